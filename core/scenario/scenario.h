@@ -1,0 +1,235 @@
+#pragma once
+// What a scenario file says, as plain values. Defaults here are the defaults of the file; reading,
+// ranges and cross-key rules live in the key table (core/scenario/keys.h), from which the JSON
+// Schema is generated too. Member names equal the JSON keys.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace moetwin {
+
+/// `moe_layer_config`: the MoE layers (seed 001), their losses and capacity (semantics 4).
+struct MoeLayerConfig {
+  int64_t num_experts = 0;                     ///< E; 0: a dense model without MoE layers
+  int64_t top_k = 2;                           ///< k experts per token
+  int64_t moe_every_k_layers = 1;              ///< layer i is MoE where i % n == n - 1
+  double aux_loss_factor = 0.01;               ///< factor of E * sum f_i P_i, mean over MoE layers
+  std::string aux_loss_scope = "micro_batch";  ///< micro_batch | sequence | global_batch
+  double z_loss_factor = 0;           ///< factor of mean logsumexp(logits)^2, mean over MoE layers
+  double importance_loss_factor = 0;  ///< factor of CV^2 of the summed scores, mean over MoE layers
+  double load_variance_factor =
+      0;  ///< factor of mean (n_i - mean n)^2 (seed 000); gradient exactly zero
+  double bias_update_rate = 0;            ///< gamma of the aux-loss-free balance bias; 0: off
+  std::optional<double> capacity_factor;  ///< null: dropless
+  int64_t min_capacity = 0;
+  std::string drop_policy = "position";   ///< position | probability
+  int64_t expert_hidden_size = 0;         ///< F of one expert; 0: 4 * hidden_size
+  int64_t shared_expert_hidden_size = 0;  ///< 0: no shared expert
+  bool shared_expert_weighted = false;    ///< weigh shared 1/(k+1) against routed k/(k+1)
+  bool dense_ffn_beside_moe = false;  ///< seed 000's layer: the dense FFN runs beside the experts
+  std::string expert_activation = "gelu";  ///< gelu | gelu_tanh | swiglu
+  bool expert_bias = true;                 ///< biases of the expert projections
+  double expert_init_scale = 1;            ///< multiplies the standard deviation of expert weights
+};
+
+/// `model_config`: the transformer.
+struct ModelConfig {
+  std::string model_type = "transformer_moe";
+  int64_t hidden_size = 256;
+  int64_t num_layers = 4;
+  int64_t num_attention_heads = 4;
+  int64_t num_key_value_heads = 0;  ///< 0: as many as attention heads
+  int64_t head_dim = 0;             ///< 0: hidden_size / num_attention_heads
+  int64_t ffn_hidden_size = 0;      ///< dense FFN width; 0: 4 * hidden_size
+  int64_t vocab_size = 256;
+  int64_t sequence_length = 128;            ///< tokens of one training sequence
+  std::string normalization = "layernorm";  ///< layernorm | rmsnorm
+  double norm_epsilon = 1e-5;
+  std::string position_embedding = "learned";  ///< learned | rotary | none
+  double rotary_base = 10000;
+  double rotary_scaling_factor = 1;  ///< linear position interpolation: positions are divided by it
+  std::string activation = "gelu";   ///< gelu | gelu_tanh | swiglu (dense FFN and shared expert)
+  bool attention_bias = true;        ///< biases of the attention projections
+  bool ffn_bias = true;              ///< biases of the dense FFN
+  bool qk_norm = false;              ///< per-head RMS norm of queries and keys
+  bool tie_embeddings = true;        ///< LM head shares the token embedding
+  double dropout = 0;                ///< after embedding, attention and FFN/MoE, seeded per element
+  double init_std = 0.02;
+  MoeLayerConfig moe_layer_config;
+
+  int64_t kv_heads() const {
+    return num_key_value_heads ? num_key_value_heads : num_attention_heads;
+  }
+  int64_t dim_per_head() const { return head_dim ? head_dim : hidden_size / num_attention_heads; }
+  int64_t ffn_width() const { return ffn_hidden_size ? ffn_hidden_size : 4 * hidden_size; }
+  int64_t expert_width() const {
+    return moe_layer_config.expert_hidden_size ? moe_layer_config.expert_hidden_size
+                                               : 4 * hidden_size;
+  }
+  bool is_moe_layer(int64_t layer) const {
+    const int64_t n = moe_layer_config.moe_every_k_layers;
+    return moe_layer_config.num_experts > 0 && layer % n == n - 1;
+  }
+  int64_t num_moe_layers() const {
+    return moe_layer_config.num_experts > 0 ? num_layers / moe_layer_config.moe_every_k_layers : 0;
+  }
+};
+
+/// `distributed_config.comm_optimization`.
+struct CommOptimization {
+  bool all_to_all_overlap =
+      false;  ///< split tokens into chunks; dispatch of one beside experts of another
+  int64_t all_to_all_chunks = 2;           ///< chunks when overlap is on
+  bool gradient_reduction_overlap = true;  ///< reduce buckets while backward goes on
+  int64_t gradient_bucket_bytes = 25 << 20;
+};
+
+/// `distributed_config` (seed 001): how WORLD_SIZE is factored (semantics 1).
+struct DistributedConfig {
+  int64_t world_size = 1;
+  int64_t data_parallel_size = 1;  ///< EDP: copies of each expert
+  int64_t expert_parallel_size = 1;
+  int64_t tensor_parallel_size = 1;
+  int64_t pipeline_parallel_size = 1;
+  int64_t expert_tensor_parallel_size = 0;  ///< 0: equal to tensor_parallel_size
+  bool parallel_folding = false;
+  int64_t dense_data_parallel_size = 0;  ///< only with parallel_folding; 0: from the other sizes
+  int64_t zero_stage = 0;                ///< 0, 1 in this version
+  CommOptimization comm_optimization;
+  std::string distributed_backend = "nccl";  ///< collective library used or modelled
+  std::string master_addr = "env://";
+  std::string master_port = "env://";
+  double timeout_seconds = 30;  ///< a collective that has not arrived by then ends the job
+};
+
+/// A schedule of one number over steps (1-based step numbers).
+struct Schedule {
+  std::string kind = "constant";  ///< constant | warmup | cosine | hold
+  int64_t warmup_steps = 0;       ///< linear from 0, for every kind
+  int64_t decay_steps = 0;        ///< cosine: length until min_ratio; 0: the training's steps
+  double min_ratio = 0.1;         ///< cosine: final value / peak value
+  int64_t hold_steps = 0;         ///< hold: `hold_ratio` through this step, then 1
+  double hold_ratio = 0;
+};
+
+/// Multipliers and schedule of one parameter kind.
+struct ParameterKindConfig {
+  double learning_rate_multiplier = 1;
+  double weight_decay_multiplier = 1;
+  std::optional<Schedule> schedule;  ///< null: that of training_config
+};
+
+/// `training_config`.
+struct TrainingConfig {
+  int64_t steps = 100;
+  int64_t global_batch_size = 8;  ///< sequences per step over all ranks
+  int64_t micro_batch_size = 1;   ///< sequences per rank and forward
+  int64_t seed = 1;
+  std::string numerics = "full";    ///< full | none
+  std::string dtype = "fp32";       ///< fp32 | bf16 | fp16 | fp64 (fp64: modelled GPU only)
+  std::string optimizer = "adamw";  ///< adamw | sgd
+  double learning_rate = 1e-4;
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double adam_epsilon = 1e-8;
+  double weight_decay = 0.01;
+  bool decay_one_dimensional = false;  ///< decay biases and norms too
+  double max_grad_norm = 1.0;          ///< global clip; 0: off
+  Schedule schedule;
+  ParameterKindConfig router, expert, dense, embedding;
+  int64_t validation_every = 0;  ///< 0: only at the end where there is validation data
+  int64_t validation_sequences = 32;
+  int64_t warmup_steps_excluded = 2;  ///< steps left out of throughput
+};
+
+/// `data`.
+struct DataConfig {
+  std::string format =
+      "text";  ///< text | tokens (nanoGPT/llm.c .bin) | megatron (.bin/.idx) | synthetic
+  std::vector<std::string> files;      ///< paths or globs; relative to the scenario's directory
+  std::string token_dtype = "uint16";  ///< tokens without header: uint16 | uint32
+  double validation_fraction = 0.1;
+  std::vector<std::string> validation_files;
+};
+
+/// Noise on the router's logits while training.
+struct NoiseConfig {
+  std::string kind = "none";  ///< none | gaussian | gumbel
+  double scale = 0;
+};
+
+/// Parameters of the scripted workloads W0 to W11.
+struct WorkloadConfig {
+  double hot_fraction = 0.5;  ///< share of assignments on the hot set (W1, W2, W3, W6, W7, W11)
+  int64_t hot_experts = 1;    ///< size of the hot set (W1, W3, W6, W7)
+  int64_t hot_rank = 0;       ///< EP rank (W2, W11)
+  double ragged_ratio = 4;    ///< W4: largest / smallest source rank
+  int64_t zero_experts = 1;   ///< W5
+  int64_t period_steps = 20;  ///< W6, W7, W9
+  int64_t burst_steps = 2;    ///< W7
+  double max_violation = 1;   ///< W8: target MaxVio
+  double amplitude = 0.5;     ///< W9: in units of the mean load
+};
+
+/// `routing`: which router, and how it scores and selects (semantics 3).
+struct RoutingConfig {
+  std::string source = "learned";            ///< learned | uniform | W0 .. W11 | trace
+  std::string without_numerics = "uniform";  ///< substitute for `learned` with numerics none
+  std::string score_function = "softmax";    ///< softmax | sigmoid
+  double jitter_epsilon = 0;
+  NoiseConfig noise;
+  double normalize_weights = 0;  ///< p of the p-norm that divides the k weights; 0: raw scores
+  double weight_scale = 1;
+  int64_t groups = 1;  ///< group-limited top-k
+  int64_t kept_groups = 1;
+  double init_scale = 1;   ///< multiplies the standard deviation of router weights
+  std::string trace_file;  ///< routing.csv or Megatron JSONL, for `trace` and W10
+  WorkloadConfig workload;
+};
+
+/// `cluster`: the machine to model, and what may be changed of its profile.
+struct ClusterConfig {
+  std::string profile = "dgx-a100-80g";  ///< name in scenarios/clusters or a path
+  int64_t nodes = 0;                     ///< 0: as many as world_size needs
+  std::string fidelity = "fluid";        ///< representative | fluid | flow
+  std::string kernels =
+      "moetwin";  ///< kernel class: moetwin | megatron-2021 | megatron-core | torch-fsdp
+  std::string collective_algorithm = "auto";  ///< auto | ring | tree
+  double price_per_gpu_hour = 0;
+  std::string currency = "USD";
+};
+
+/// `memory`.
+struct MemoryConfig {
+  std::string on_exceed = "stop";  ///< stop | report (numerics none only)
+  bool poison = false;             ///< fill every new buffer with NaN
+};
+
+/// `output`.
+struct OutputConfig {
+  std::string directory;  ///< empty: runs/<name>-<backend>-<time>
+  std::vector<int64_t>
+      routing_ranks;  ///< ranks with per-rank rows; empty: volume rule of semantics 9
+  std::vector<int64_t> timeline_steps;  ///< empty: the last step
+  bool check_access = false;            ///< run the access check of core/device
+  int64_t log_every = 1;
+};
+
+/// A whole scenario file.
+struct Scenario {
+  std::string name;  ///< file stem
+  std::string path;  ///< where it was read from; empty when built in code
+  std::string description;
+  ModelConfig model_config;
+  DistributedConfig distributed_config;
+  TrainingConfig training_config;
+  DataConfig data;
+  RoutingConfig routing;
+  ClusterConfig cluster;
+  MemoryConfig memory;
+  OutputConfig output;
+};
+
+}  // namespace moetwin
