@@ -93,6 +93,7 @@ struct DistributedConfig {
   int64_t expert_parallel_size = 1;
   int64_t tensor_parallel_size = 1;
   int64_t pipeline_parallel_size = 1;
+  int64_t context_parallel_size = 1;        ///< only 1 in this version
   int64_t expert_tensor_parallel_size = 0;  ///< 0: equal to tensor_parallel_size
   bool parallel_folding = false;
   int64_t dense_data_parallel_size = 0;  ///< only with parallel_folding; 0: from the other sizes

@@ -30,6 +30,10 @@ struct Group {
 /// The kinds of groups of semantics 1.
 enum class GroupKind { tp, ep, expert_tp, expert_dp, dense_dp, pp, embedding, world };
 const char* group_kind_name(GroupKind kind);
+/// What the groups of a kind carry, as in the table of semantics 1.
+const char* group_kind_carries(GroupKind kind);
+/// Every kind, in the order in which all ranks create their groups.
+std::vector<GroupKind> all_group_kinds();
 
 /// Coordinates of one rank on both grids.
 struct Coordinates {
@@ -58,6 +62,8 @@ class Grid {
   /// EP rank r owns expert column r % esd and hidden row r / esd.
   int64_t expert_column(int64_t ep_rank) const { return ep_rank % esd_; }
   int64_t hidden_row(int64_t ep_rank) const { return ep_rank / esd_; }
+  /// Global id of the first of the `local_experts()` consecutive experts of an EP rank.
+  int64_t first_expert(int64_t ep_rank) const { return expert_column(ep_rank) * local_experts_; }
 
   Coordinates coordinates(int64_t rank) const;
   int64_t rank_of_expert_grid(int64_t pp, int64_t edp, int64_t ep, int64_t etp) const;
