@@ -73,6 +73,9 @@ struct Op {
 inline constexpr int kMaxOperands = 10;
 using HostSizes = std::shared_ptr<const std::vector<int64_t>>;
 
+/// Dtypes: gradients of parameters (d_table, d_gamma, d_bias, d_b, c of a weight-gradient gemm,
+/// optimizer state) are real_dtype of the activations; parameters have the activations' dtype, but
+/// for the router's, which are real_dtype.
 struct OpCall {
   const Op* op = nullptr;
   int count = 0;  ///< operands in use; absent optional ones are undefined tensors
