@@ -1,0 +1,76 @@
+#include "core/nn/attention.h"
+
+#include "core/nn/norm.h"
+
+namespace moetwin {
+
+Attention::Attention(ParameterSet& parameters, const ModelConfig& model, const std::string& name,
+                     double output_init_std, int64_t block) {
+  heads_.query_heads = model.num_attention_heads;
+  heads_.kv_heads = model.kv_heads();
+  heads_.head_dim = model.dim_per_head();
+  heads_.sequence_length = model.sequence_length;
+  heads_.epsilon = model.norm_epsilon;
+  rotary_ = model.position_embedding == "rotary";
+  rotary_base_ = model.rotary_base;
+  rotary_scaling_ = model.rotary_scaling_factor;
+  qk_norm_ = model.qk_norm;
+  const int64_t packed = (heads_.query_heads + 2 * heads_.kv_heads) * heads_.head_dim;
+  qkv_ = Linear(parameters, {name + ".qkv", model.hidden_size, packed, model.attention_bias,
+                             model.init_std, block});
+  out_ = Linear(parameters, {name + ".out", heads_.query_heads * heads_.head_dim, model.hidden_size,
+                             model.attention_bias, output_init_std, block});
+  if (qk_norm_) {
+    gamma_q_ = &add_vector(parameters, name + ".q_norm.gamma", heads_.head_dim, 1, block);
+    gamma_k_ = &add_vector(parameters, name + ".k_norm.gamma", heads_.head_dim, 1, block);
+  }
+}
+
+RotaryAttr Attention::rotary_attr(bool inverse) const {
+  RotaryAttr attr;
+  attr.query_heads = heads_.query_heads;
+  attr.kv_heads = heads_.kv_heads;
+  attr.head_dim = heads_.head_dim;
+  attr.sequence_length = heads_.sequence_length;
+  attr.base = rotary_base_;
+  attr.scaling_factor = rotary_scaling_;
+  attr.inverse = inverse;
+  return attr;
+}
+
+Tensor Attention::forward(Context& context, const Tensor& x, Saved& saved) const {
+  const int64_t tokens = x.shape[0];
+  const auto statistic = [&](int64_t heads, const char* name) {
+    return context.memory.allocate({tokens, heads}, context.real(), MemoryClass::activations, name);
+  };
+  saved.x = x;
+  saved.qkv = qkv_.forward(context, x);
+  if (qk_norm_) {
+    saved.projected = saved.qkv;
+    saved.qkv = context.activation(saved.projected.shape, "normed qkv");
+    saved.norm_rstd = statistic(heads_.query_heads + heads_.kv_heads, "qk norm rstd");
+    context.launch(qk_norm(saved.projected, gamma_q_->value, gamma_k_->value, saved.qkv,
+                           saved.norm_rstd, heads_));
+  }
+  if (rotary_) context.launch(rotary(saved.qkv, rotary_attr(false)));
+  saved.out =
+      context.activation({tokens, heads_.query_heads * heads_.head_dim}, "attention output");
+  saved.lse = statistic(heads_.query_heads, "attention log-sum-exp");
+  context.launch(attention(saved.qkv, saved.out, saved.lse, heads_));
+  return out_.forward(context, saved.out);
+}
+
+Tensor Attention::backward(Context& context, const Saved& saved, const Tensor& dy) const {
+  Tensor d_out = out_.backward(context, saved.out, dy);
+  Tensor d_qkv = context.activation(saved.qkv.shape, "qkv gradient");
+  context.launch(attention_backward(saved.qkv, saved.out, saved.lse, d_out, d_qkv, heads_));
+  if (rotary_) context.launch(rotary(d_qkv, rotary_attr(true)));
+  if (!qk_norm_) return qkv_.backward(context, saved.x, d_qkv);
+  Tensor d_projected = context.activation(saved.qkv.shape, "projected qkv gradient");
+  context.launch(qk_norm_backward(saved.projected, gamma_q_->value, gamma_k_->value,
+                                  saved.norm_rstd, d_qkv, d_projected, gamma_q_->gradient,
+                                  gamma_k_->gradient, heads_));
+  return qkv_.backward(context, saved.x, d_projected);
+}
+
+}  // namespace moetwin

@@ -1,0 +1,57 @@
+#pragma once
+// What a layer needs of its rank: the device, memory, streams, and which part of which batch is
+// being worked on.
+
+#include <cstdint>
+
+#include "core/base/philox.h"
+#include "core/device/allocator.h"
+#include "core/device/backend.h"
+
+namespace moetwin {
+
+struct Streams {
+  Stream compute;    ///< all arithmetic
+  Stream dispatch;   ///< token exchange of the MoE layers
+  Stream reduction;  ///< gradient reduction
+};
+
+struct Context {
+  Backend& device;
+  Allocator& memory;
+  Streams streams;
+  DType dtype = DType::f32;  ///< of activations and parameters
+  uint64_t seed = 1;
+  Phase phase = Phase::other;
+  int64_t host_syncs = 0;  ///< reads so far
+
+  DType real() const { return real_dtype(dtype); }
+  void launch(const OpCall& call) { device.launch(call, streams.compute); }
+  Tensor activation(const Shape& shape, const char* name) {
+    return memory.allocate(shape, dtype, MemoryClass::activations, name);
+  }
+  /// `later` does not start what follows before `earlier` has done what it has now.
+  void order(Stream earlier, Stream later) { device.wait(later, device.record(earlier)); }
+  /// The one way to the host: waits for the stream, and is counted.
+  void to_host(const Tensor& tensor, void* host, Stream stream);
+};
+
+/// A micro-batch of whole sequences: sequences [first_sequence, first_sequence + sequences) of the
+/// global batch of `step`.
+struct MicroBatch {
+  int64_t step = 1;   ///< 1-based
+  int64_t index = 0;  ///< among the micro-batches of this rank's step
+  int64_t first_sequence = 0;
+  int64_t sequences = 1;
+  int64_t sequence_length = 0;
+  int64_t valid_tokens = 0;   ///< targets that count
+  double share = 1;           ///< valid tokens / nominal tokens of the global batch
+  double gradient_scale = 1;  ///< 1 / nominal tokens of the global batch
+  bool training = true;       ///< noise, jitter, dropout, records
+  bool backward = true;       ///< keep what the backward needs
+
+  int64_t tokens() const { return sequences * sequence_length; }
+  int64_t first_token() const { return first_sequence * sequence_length; }
+};
+
+}  // namespace moetwin

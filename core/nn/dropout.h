@@ -1,0 +1,36 @@
+#pragma once
+// Dropout whose mask is a function of (seed, step, layer and site, global element): equal in every
+// layout.
+
+#include "core/nn/context.h"
+#include "core/ops/elementwise.h"
+
+namespace moetwin {
+
+/// Where in a layer; with the layer number it makes the sub-stream.
+enum class DropoutSite : uint32_t { embedding = 0, attention = 1, ffn = 2 };
+
+class Dropout {
+ public:
+  Dropout() = default;
+  Dropout(double p, int64_t layer, DropoutSite site)
+      : p_(p), stream_(static_cast<uint32_t>(layer) * 4 + static_cast<uint32_t>(site)) {}
+
+  /// In place on x [T,H]; does nothing at p = 0 or outside training. The backward is the same on
+  /// the gradient.
+  void apply(Context& context, const MicroBatch& batch, const Tensor& x) const {
+    if (p_ == 0 || !batch.training) return;
+    DropoutAttr attr;
+    attr.key =
+        philox_key(context.seed, Purpose::dropout, stream_, static_cast<uint32_t>(batch.step));
+    attr.p = p_;
+    attr.element_offset = batch.first_token() * x.shape[1];
+    context.launch(dropout(x, x, attr));
+  }
+
+ private:
+  double p_ = 0;
+  uint32_t stream_ = 0;
+};
+
+}  // namespace moetwin

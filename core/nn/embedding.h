@@ -1,0 +1,48 @@
+#pragma once
+// Token embedding with optional learned positions, and the language-model head that may share its
+// table.
+
+#include "core/nn/norm.h"
+#include "core/ops/embedding.h"
+
+namespace moetwin {
+
+class Embedding {
+ public:
+  Embedding() = default;
+  Embedding(ParameterSet& parameters, const ModelConfig& model, int64_t block);
+  /// ids i32 [T] -> [T,H].
+  Tensor forward(Context& context, const Tensor& ids) const;
+  void backward(Context& context, const Tensor& ids, const Tensor& d_out) const;
+  Parameter& table() const { return *table_; }
+
+ private:
+  EmbedAttr attr_;
+  int64_t hidden_ = 0;
+  Parameter* table_ = nullptr;
+  Parameter* positions_ = nullptr;
+};
+
+/// Final norm, logits, cross-entropy.
+class Head {
+ public:
+  struct Saved {
+    Norm::Saved norm;
+    Tensor normed;
+    Tensor d_logits;  ///< gradient of the loss after forward with a backward to come
+  };
+  Head() = default;
+  /// `tied`: the embedding's table, or null for a matrix of its own.
+  Head(ParameterSet& parameters, const ModelConfig& model, Parameter* tied, int64_t block);
+  /// Adds {sum of losses, valid tokens} to sums real [2]; targets i32 [T], -1 is not counted.
+  void forward(Context& context, const MicroBatch& batch, const Tensor& x, const Tensor& targets,
+               const Tensor& sums, Saved& saved) const;
+  Tensor backward(Context& context, Saved& saved) const;
+
+ private:
+  Norm norm_;
+  int64_t hidden_ = 0, vocab_ = 0;
+  Parameter* table_ = nullptr;  ///< [V,H]
+};
+
+}  // namespace moetwin

@@ -1,0 +1,43 @@
+#include "core/nn/ffn.h"
+
+#include "core/ops/activation.h"
+
+namespace moetwin {
+
+Ffn::Ffn(ParameterSet& parameters, const FfnConfig& config) : config_(config) {
+  const int64_t up_width = config.activation == "swiglu" ? 2 * config.width : config.width;
+  up_ = Linear(parameters, {config.name + ".up", config.hidden, up_width, config.bias,
+                            config.init_std, config.block});
+  down_ = Linear(parameters, {config.name + ".down", config.width, config.hidden, config.bias,
+                              config.output_init_std, config.block});
+}
+
+Tensor Ffn::forward(Context& context, const Tensor& x, Saved& saved) const {
+  saved.x = x;
+  if (config_.activation == "swiglu") {
+    saved.pre = up_.forward(context, x);
+    saved.hidden = context.activation({x.shape[0], config_.width}, "ffn hidden");
+    context.launch(swiglu(saved.pre, saved.hidden));
+  } else {
+    saved.pre = context.activation({x.shape[0], config_.width}, "ffn before activation");
+    saved.hidden = up_.forward(
+        context, x, config_.activation == "gelu_tanh" ? Epilogue::gelu_tanh : Epilogue::gelu,
+        saved.pre);
+  }
+  return down_.forward(context, saved.hidden);
+}
+
+Tensor Ffn::backward(Context& context, const Saved& saved, const Tensor& dy) const {
+  Tensor d_hidden = down_.backward(context, saved.hidden, dy);
+  if (config_.activation == "swiglu") {
+    Tensor d_pre = context.activation(saved.pre.shape, "ffn gradient before activation");
+    context.launch(swiglu_backward(saved.pre, d_hidden, d_pre));
+    return up_.backward(context, saved.x, d_pre);
+  }
+  GeluAttr attr;
+  attr.tanh_form = config_.activation == "gelu_tanh";
+  context.launch(gelu_backward(saved.pre, d_hidden, d_hidden, attr));
+  return up_.backward(context, saved.x, d_hidden);
+}
+
+}  // namespace moetwin

@@ -1,0 +1,35 @@
+#pragma once
+// The dense feed-forward network: also the shared expert of an MoE layer.
+
+#include "core/nn/linear.h"
+#include "core/scenario/scenario.h"
+
+namespace moetwin {
+
+struct FfnConfig {
+  std::string name;
+  int64_t hidden = 0, width = 0;
+  std::string activation = "gelu";  ///< gelu | gelu_tanh | swiglu
+  bool bias = true;
+  double init_std = 0.02;
+  double output_init_std = 0.02;  ///< of the projection back to the residual stream
+  int64_t block = 0;
+};
+
+class Ffn {
+ public:
+  struct Saved {
+    Tensor x, pre, hidden;
+  };
+  Ffn() = default;
+  Ffn(ParameterSet& parameters, const FfnConfig& config);
+
+  Tensor forward(Context& context, const Tensor& x, Saved& saved) const;
+  Tensor backward(Context& context, const Saved& saved, const Tensor& dy) const;
+
+ private:
+  FfnConfig config_;
+  Linear up_, down_;
+};
+
+}  // namespace moetwin
