@@ -1,0 +1,45 @@
+#include "core/base/error.h"
+#include "core/base/philox.h"
+#include "core/train/data.h"
+
+namespace moetwin {
+
+namespace {
+
+class SyntheticSource final : public TokenSource {
+ public:
+  SyntheticSource(uint64_t seed, int64_t sequence_length, int64_t vocab_size)
+      : seed_(seed), length_(sequence_length), vocab_(vocab_size) {}
+
+  int64_t sequences(Split split) const override {
+    return split == Split::train ? int64_t{1} << 24 : int64_t{1} << 16;
+  }
+  void read(Split split, int64_t sequence, int32_t* tokens) const override {
+    require(sequence >= 0 && sequence < sequences(split), "sequence number inside the split");
+    // Sub-streams 1 and 2 of the data purpose; BatchOrder has 0.
+    const PhiloxKey key = philox_key(seed_, Purpose::data, split == Split::train ? 1 : 2,
+                                     static_cast<uint32_t>(sequence));
+    const auto vocab = static_cast<uint32_t>(vocab_);
+    tokens[0] = static_cast<int32_t>(philox_below(key, 0, vocab));
+    for (int64_t i = 1; i <= length_; ++i) {
+      const auto at = static_cast<uint64_t>(2 * i);
+      const bool follow = philox_uniform(key, at) < static_cast<float>(kSyntheticFollow);
+      tokens[i] = follow ? static_cast<int32_t>((kSyntheticStep * tokens[i - 1] + 1) % vocab_)
+                         : static_cast<int32_t>(philox_below(key, at + 1, vocab));
+    }
+  }
+  std::string description() const override { return "synthetic, seeded"; }
+
+ private:
+  uint64_t seed_;
+  int64_t length_, vocab_;
+};
+
+}  // namespace
+
+std::unique_ptr<TokenSource> synthetic_data(uint64_t seed, int64_t sequence_length,
+                                            int64_t vocab_size) {
+  return std::make_unique<SyntheticSource>(seed, sequence_length, vocab_size);
+}
+
+}  // namespace moetwin
