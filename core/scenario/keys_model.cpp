@@ -1,0 +1,115 @@
+// model_config and moe_layer_config.
+#include "core/scenario/key_list.h"
+
+namespace moetwin {
+namespace {
+
+void add_moe_keys(KeyList& list) {
+  list.section("model_config.moe_layer_config", "The MoE layers, their losses and capacity.");
+  list.key(MOETWIN_KEY(model_config.moe_layer_config.num_experts),
+           "Experts of each MoE layer; 0: a dense model.")
+      .between(0, 1 << 16);
+  list.key(MOETWIN_KEY(model_config.moe_layer_config.top_k), "Experts each token goes to.")
+      .between(1, 1 << 10);
+  list.key(MOETWIN_KEY(model_config.moe_layer_config.moe_every_k_layers),
+           "Layer i, from 0, is an MoE layer where i mod n = n - 1.")
+      .between(1, 1 << 16);
+  list.key(MOETWIN_KEY(model_config.moe_layer_config.aux_loss_factor),
+           "Coefficient of the balance loss E * sum(f_i * P_i), mean over MoE layers; 0: off.")
+      .at_least(0);
+  list.key(MOETWIN_KEY(model_config.moe_layer_config.aux_loss_scope),
+           "Tokens over which the balance loss counts.")
+      .one_of({"micro_batch", "sequence", "global_batch"});
+  list.key(MOETWIN_KEY(model_config.moe_layer_config.z_loss_factor),
+           "Coefficient of mean(logsumexp(router logits)^2); 0: off.")
+      .at_least(0);
+  list.key(MOETWIN_KEY(model_config.moe_layer_config.importance_loss_factor),
+           "Coefficient of the squared coefficient of variation of summed scores; 0: off.")
+      .at_least(0);
+  list.key(MOETWIN_KEY(model_config.moe_layer_config.load_variance_factor),
+           "Coefficient of the variance of expert counts, whose gradient is exactly zero; 0: off.")
+      .at_least(0);
+  list.key(MOETWIN_KEY(model_config.moe_layer_config.bias_update_rate),
+           "Step of the selection bias that balances without a loss; 0: off.")
+      .at_least(0);
+  list.key(MOETWIN_KEY(model_config.moe_layer_config.capacity_factor),
+           "Capacity of an expert in units of its mean load; null: nothing is dropped.")
+      .above(0);
+  list.key(MOETWIN_KEY(model_config.moe_layer_config.min_capacity),
+           "Least capacity of an expert where there is a capacity factor.")
+      .in("tokens")
+      .at_least(0);
+  list.key(MOETWIN_KEY(model_config.moe_layer_config.drop_policy),
+           "Which assignments stay where an expert is over capacity.")
+      .one_of({"position", "probability"});
+  list.key(MOETWIN_KEY(model_config.moe_layer_config.expert_hidden_size),
+           "FFN width of one expert; 0: 4 * hidden_size.")
+      .between(0, 1 << 24);
+  list.key(MOETWIN_KEY(model_config.moe_layer_config.shared_expert_hidden_size),
+           "FFN width of the expert that sees every token; 0: no shared expert.")
+      .between(0, 1 << 24);
+  list.key(MOETWIN_KEY(model_config.moe_layer_config.shared_expert_weighted),
+           "Weigh the shared expert by 1/(k+1) and the routed ones by k/(k+1).");
+  list.key(MOETWIN_KEY(model_config.moe_layer_config.dense_ffn_beside_moe),
+           "Keep the dense FFN beside the experts in MoE layers.");
+  list.key(MOETWIN_KEY(model_config.moe_layer_config.expert_activation),
+           "Activation of the experts.")
+      .one_of({"gelu", "gelu_tanh", "swiglu"});
+  list.key(MOETWIN_KEY(model_config.moe_layer_config.expert_bias),
+           "Biases of the expert projections.");
+  list.key(MOETWIN_KEY(model_config.moe_layer_config.expert_init_scale),
+           "Multiplies the standard deviation of initial expert weights.")
+      .at_least(0);
+}
+
+}  // namespace
+
+void add_model_keys(KeyList& list) {
+  list.section("model_config", "The transformer.");
+  list.key(MOETWIN_KEY(model_config.model_type), "Architecture.").one_of({"transformer_moe"});
+  list.key(MOETWIN_KEY(model_config.hidden_size), "Width of the residual stream.")
+      .between(1, 1 << 20);
+  list.key(MOETWIN_KEY(model_config.num_layers), "Transformer layers.").between(1, 1 << 16);
+  list.key(MOETWIN_KEY(model_config.num_attention_heads), "Attention (query) heads.")
+      .between(1, 1 << 16);
+  list.key(MOETWIN_KEY(model_config.num_key_value_heads),
+           "Key and value heads, a divisor of the attention heads; 0: as many as those.")
+      .between(0, 1 << 16);
+  list.key(MOETWIN_KEY(model_config.head_dim),
+           "Width of one head; 0: hidden_size / num_attention_heads.")
+      .between(0, 1 << 16);
+  list.key(MOETWIN_KEY(model_config.ffn_hidden_size), "Width of the dense FFN; 0: 4 * hidden_size.")
+      .between(0, 1 << 24);
+  list.key(MOETWIN_KEY(model_config.vocab_size), "Size of the vocabulary.")
+      .in("tokens")
+      .between(2, 1 << 24);
+  list.key(MOETWIN_KEY(model_config.sequence_length), "Length of one training sequence.")
+      .in("tokens")
+      .between(1, 1 << 24);
+  list.key(MOETWIN_KEY(model_config.normalization), "Kind of normalisation.")
+      .one_of({"layernorm", "rmsnorm"});
+  list.key(MOETWIN_KEY(model_config.norm_epsilon), "Added to the variance in normalisation.")
+      .above(0);
+  list.key(MOETWIN_KEY(model_config.position_embedding), "How positions enter.")
+      .one_of({"learned", "rotary", "none"});
+  list.key(MOETWIN_KEY(model_config.rotary_base), "Base of the rotary frequencies.").above(1);
+  list.key(MOETWIN_KEY(model_config.rotary_scaling_factor),
+           "Linear position interpolation: positions are divided by it.")
+      .above(0);
+  list.key(MOETWIN_KEY(model_config.activation),
+           "Activation of the dense FFN and the shared expert.")
+      .one_of({"gelu", "gelu_tanh", "swiglu"});
+  list.key(MOETWIN_KEY(model_config.attention_bias), "Biases of the attention projections.");
+  list.key(MOETWIN_KEY(model_config.ffn_bias), "Biases of the dense FFN and the shared expert.");
+  list.key(MOETWIN_KEY(model_config.qk_norm), "RMS norm of queries and keys per head.");
+  list.key(MOETWIN_KEY(model_config.tie_embeddings), "LM head shares the token embedding.");
+  list.key(MOETWIN_KEY(model_config.dropout),
+           "Dropout after embedding, attention and FFN or MoE; 0: off.")
+      .at_least(0)
+      .below(1);
+  list.key(MOETWIN_KEY(model_config.init_std), "Standard deviation of initial weights.")
+      .at_least(0);
+  add_moe_keys(list);
+}
+
+}  // namespace moetwin

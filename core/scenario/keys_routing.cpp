@@ -1,0 +1,73 @@
+// routing: which router, how it scores and selects, and the scripted workloads.
+#include <fmt/format.h>
+
+#include "core/scenario/key_list.h"
+
+namespace moetwin {
+namespace {
+
+std::vector<std::string> scripted_sources() {
+  std::vector<std::string> sources = {"uniform"};
+  for (int i = 0; i <= 11; ++i) sources.push_back(fmt::format("W{}", i));
+  sources.push_back("trace");
+  return sources;
+}
+
+}  // namespace
+
+void add_routing_keys(KeyList& list) {
+  std::vector<std::string> sources = scripted_sources();
+  list.section("routing", "Which router, and how it scores and selects.");
+  list.key(MOETWIN_KEY(routing.without_numerics),
+           "What stands for a learned router with numerics none.")
+      .one_of(sources);
+  sources.insert(sources.begin(), "learned");
+  list.key(MOETWIN_KEY(routing.source), "learned, or a scripted load.").one_of(sources);
+  list.key(MOETWIN_KEY(routing.score_function), "From logits to scores.")
+      .one_of({"softmax", "sigmoid"});
+  list.key(MOETWIN_KEY(routing.jitter_epsilon),
+           "Training: the router's input is multiplied by U[1-eps, 1+eps]; 0: off.")
+      .at_least(0)
+      .below(1);
+  list.section("routing.noise", "Noise on the router's logits while training.");
+  list.key(MOETWIN_KEY(routing.noise.kind), "Distribution.").one_of({"none", "gaussian", "gumbel"});
+  list.key(MOETWIN_KEY(routing.noise.scale), "Multiplies the noise.").at_least(0);
+  list.key(MOETWIN_KEY(routing.normalize_weights),
+           "Divide the k weights by their p-norm with this p; 0: raw scores.")
+      .at_least(0);
+  list.key(MOETWIN_KEY(routing.weight_scale), "Multiplies the weights.").above(0);
+  list.key(MOETWIN_KEY(routing.groups),
+           "Groups of experts of the group-limited top-k; 1: no limit.")
+      .at_least(1);
+  list.key(MOETWIN_KEY(routing.kept_groups), "Groups a token may choose from.").at_least(1);
+  list.key(MOETWIN_KEY(routing.init_scale),
+           "Multiplies the standard deviation of initial router weights.")
+      .at_least(0);
+  list.key(MOETWIN_KEY(routing.trace_file),
+           "routing.csv of a run, or Megatron JSONL, for trace and W10.")
+      .files();
+  list.section("routing.workload", "Parameters of the scripted loads W0 to W11.");
+  list.key(MOETWIN_KEY(routing.workload.hot_fraction),
+           "Share of assignments on the hot set (W1, W2, W3, W6, W7, W11).")
+      .between(0, 1);
+  list.key(MOETWIN_KEY(routing.workload.hot_experts), "Size of the hot set (W1, W3, W6, W7).")
+      .at_least(1);
+  list.key(MOETWIN_KEY(routing.workload.hot_rank), "Hot EP rank (W2, W11).").at_least(0);
+  list.key(MOETWIN_KEY(routing.workload.ragged_ratio),
+           "Tokens of the largest / of the smallest source rank (W4).")
+      .at_least(1);
+  list.key(MOETWIN_KEY(routing.workload.zero_experts), "Experts without tokens (W5).").at_least(0);
+  list.key(MOETWIN_KEY(routing.workload.period_steps), "Period (W6, W7, W9).")
+      .in("steps")
+      .at_least(1);
+  list.key(MOETWIN_KEY(routing.workload.burst_steps), "Length of a burst (W7).")
+      .in("steps")
+      .at_least(0);
+  list.key(MOETWIN_KEY(routing.workload.max_violation), "Target of max load / mean load - 1 (W8).")
+      .at_least(0);
+  list.key(MOETWIN_KEY(routing.workload.amplitude),
+           "Amplitude of the oscillation in units of the mean load (W9).")
+      .between(0, 1);
+}
+
+}  // namespace moetwin

@@ -1,0 +1,56 @@
+// Top level, data, cluster, memory, output.
+#include "core/scenario/key_list.h"
+
+namespace moetwin {
+
+void add_run_keys(KeyList& list) {
+  list.section("data", "What the model reads.");
+  list.key(MOETWIN_KEY(data.format),
+           "text: UTF-8 as bytes; tokens: nanoGPT or llm.c .bin; megatron: .bin and .idx; "
+           "synthetic.")
+      .one_of({"text", "tokens", "megatron", "synthetic"});
+  list.key(MOETWIN_KEY(data.files), "Paths or globs, relative to the scenario's directory.")
+      .files();
+  list.key(MOETWIN_KEY(data.token_dtype), "Type in tokens files without a header.")
+      .one_of({"uint16", "uint32"});
+  list.key(MOETWIN_KEY(data.validation_fraction),
+           "Share kept for validation where there are no validation_files.")
+      .at_least(0)
+      .below(1);
+  list.key(MOETWIN_KEY(data.validation_files), "Paths or globs of validation data.").files();
+
+  list.section("cluster", "The machine to model.");
+  list.key(MOETWIN_KEY(cluster.profile), "Name in scenarios/clusters, or path of a profile.");
+  list.key(MOETWIN_KEY(cluster.nodes), "Nodes; 0: as many as world_size needs.")
+      .between(0, 1 << 20);
+  list.key(MOETWIN_KEY(cluster.fidelity), "Model of the network.")
+      .one_of({"representative", "fluid", "flow"});
+  list.key(MOETWIN_KEY(cluster.kernels), "Which framework's kernels an op is priced as.")
+      .one_of({"moetwin", "megatron-2021", "megatron-core", "torch-fsdp"});
+  list.key(MOETWIN_KEY(cluster.collective_algorithm), "Algorithm of all-reduce and its parts.")
+      .one_of({"auto", "ring", "tree"});
+  list.key(MOETWIN_KEY(cluster.price_per_gpu_hour),
+           "Price of one GPU for an hour; 0: no cost given.")
+      .at_least(0);
+  list.key(MOETWIN_KEY(cluster.currency), "Currency of the price.");
+
+  list.section("memory", "What happens when memory runs out.");
+  list.key(MOETWIN_KEY(memory.on_exceed),
+           "stop: exit 3; report (numerics none only): time goes on, the verdict is out_of_memory.")
+      .one_of({"stop", "report"});
+  list.key(MOETWIN_KEY(memory.poison), "Fill every new buffer with NaN.");
+
+  list.section("output", "What a run writes.");
+  list.key(MOETWIN_KEY(output.directory), "Run directory; empty: runs/<name>-<backend>-<time>.");
+  list.key(MOETWIN_KEY(output.routing_ranks),
+           "Ranks with rows of their own in routing.csv; empty: by volume.")
+      .at_least(0);
+  list.key(MOETWIN_KEY(output.timeline_steps), "Steps in timeline.json; empty: the last.")
+      .in("steps")
+      .at_least(1);
+  list.key(MOETWIN_KEY(output.check_access),
+           "Check every op's accesses against stream order and lifetimes.");
+  list.key(MOETWIN_KEY(output.log_every), "Steps between progress lines.").in("steps").at_least(1);
+}
+
+}  // namespace moetwin

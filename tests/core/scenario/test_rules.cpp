@@ -1,0 +1,168 @@
+#include <catch2/catch.hpp>
+
+#include "core/scenario/rules.h"
+#include "tests/core/scenario/texts.h"
+
+using namespace moetwin;
+using Catch::Matchers::Contains;
+
+namespace {
+
+std::string moe(const std::string& keys) {
+  return "{\"model_config\": {\"moe_layer_config\": {\"num_experts\": 8, " + keys + "}}}";
+}
+
+}  // namespace
+
+TEST_CASE("head counts divide") {
+  CHECK_THAT(
+      refusal(R"({"model_config": {"hidden_size": 100, "num_attention_heads": 3}})"),
+      Contains("test.json:1: model_config.num_attention_heads: num_attention_heads 3 does not "
+               "divide hidden_size 100 (rest 1)") &&
+          Contains("legal num_attention_heads: 1, 2, 4, 5, 10, 20, 25, 50, 100"));
+  CHECK(
+      refusal(
+          R"({"model_config": {"hidden_size": 100, "num_attention_heads": 3, "head_dim": 32}})") ==
+      "accepted");
+  CHECK_THAT(refusal(R"({"model_config": {"num_attention_heads": 4, "num_key_value_heads": 3}})"),
+             Contains("num_key_value_heads 3 does not divide num_attention_heads 4") &&
+                 Contains("1, 2, 4"));
+  CHECK_THAT(refusal(R"({"model_config": {"hidden_size": 12, "num_attention_heads": 4,
+                         "position_embedding": "rotary"}})"),
+             Contains("the head width is 3 (hidden_size 12 / num_attention_heads 4)"));
+}
+
+TEST_CASE("top_k is at most num_experts, both shown") {
+  CHECK_THAT(refusal(moe("\"top_k\": 9")), Contains("top_k 9 exceeds num_experts 8") &&
+                                               Contains("legal top_k: 1 to 8") &&
+                                               Contains("num_experts of at least 9"));
+  CHECK(refusal(moe("\"top_k\": 8")) == "accepted");
+  CHECK_THAT(refusal(moe("\"moe_every_k_layers\": 5")),
+             Contains("moe_every_k_layers 5 exceeds num_layers 4") && Contains("legal: 1 to 4"));
+}
+
+TEST_CASE("the global batch is a multiple of what the ranks take at once") {
+  const std::string text = R"({
+    "distributed_config": {"world_size": 8, "data_parallel_size": 4, "expert_parallel_size": 2},
+    "model_config": {"moe_layer_config": {"num_experts": 8}},
+    "training_config": {"global_batch_size": 24, "micro_batch_size": 2}})";
+  // Dense data parallel size is DP 4 x EP 2 = 8, times 2 is 16; 24 / 8 = 3 sequences a rank.
+  CHECK_THAT(
+      refusal(text),
+      Contains("test.json:4: training_config.global_batch_size: global_batch_size 24 is not a "
+               "multiple of dense data parallel size 8 x micro_batch_size 2 = 16") &&
+          Contains("legal global_batch_size: 16, 32, 48, ...; or micro_batch_size: 1, 3"));
+  CHECK(refusal(text, {"training_config.global_batch_size=32"}) == "accepted");
+  // Left out, it is the least multiple that is at least 8.
+  CHECK(parse_scenario("{}", "t.json", {"training_config.micro_batch_size=3"})
+            .training_config.global_batch_size == 9);
+}
+
+TEST_CASE("process sizes are checked with place and experts", "[P013]") {
+  const std::string text = R"({
+    "model_config": {"moe_layer_config": {"num_experts": 8}},
+    "distributed_config": {
+      "world_size": 3,
+      "expert_parallel_size": 3}})";
+  CHECK_THAT(refusal(text), Contains("test.json:5: distributed_config.expert_parallel_size: ") &&
+                                Contains("8 mod 3 = 2"));
+  CHECK_THAT(refusal(R"({"distributed_config": {"world_size": 4}})"),
+             Contains("test.json:1: distributed_config.world_size") &&
+                 Contains("= 1, but world_size is 4") && Contains("or data_parallel_size 4"));
+}
+
+TEST_CASE("errors of values and of rules come together, and one does not breed another") {
+  const std::string message = refusal(R"({
+    "model_config": {"hidden_size": "wide", "moe_layer_config": {"num_experts": 4, "top_k": 5}},
+    "distributed_config": {"world_size": 2},
+    "memory": {"on_exceed": "report"}})");
+  CHECK_THAT(message, Contains("4 errors") && Contains("hidden_size: \"wide\"") &&
+                          Contains("top_k 5 exceeds") && Contains("but world_size is 2") &&
+                          Contains("report needs training_config.numerics none"));
+}
+
+TEST_CASE("group-limited routing leaves enough experts") {
+  const auto with = [](int groups, int kept, int k) {
+    return refusal(moe("\"top_k\": " + std::to_string(k)),
+                   {"routing.groups=" + std::to_string(groups),
+                    "routing.kept_groups=" + std::to_string(kept)});
+  };
+  CHECK_THAT(with(3, 1, 2), Contains("groups 3 does not divide num_experts 8 (rest 2)"));
+  CHECK_THAT(with(4, 5, 2), Contains("kept_groups 5 exceeds groups 4"));
+  CHECK_THAT(with(4, 1, 3),
+             Contains("kept_groups 1 x 2 experts a group = 2 experts to choose from, "
+                      "fewer than top_k 3; legal kept_groups: 2 to 4"));
+  CHECK(with(4, 2, 3) == "accepted");
+}
+
+TEST_CASE("a capacity factor of 16384 is refused with the bytes it would take", "[P067]") {
+  const std::string text = R"({"model_config": {"hidden_size": 512, "sequence_length": 4096,
+      "moe_layer_config": {"num_experts": 64, "top_k": 2, "capacity_factor": 16384}}})";
+  // ceil(16384 x 4096 x 2 / 64) = 2,097,152 places; x 64 x 512 x 4 bytes = 2^38 = 256 GiB.
+  CHECK_THAT(refusal(text), Contains("2097152 places for each of 64 experts, of 4096 tokens") &&
+                                Contains("256.00 GiB") && Contains("num_experts / top_k = 32"));
+  CHECK_THAT(refusal(moe("\"capacity_factor\": 0")), Contains("must be a number or null above 0"));
+}
+
+TEST_CASE("absurd weights are refused with an estimate", "[P067]") {
+  CHECK_THAT(refusal(R"({"model_config": {"hidden_size": 1048576, "num_layers": 65536,
+                         "moe_layer_config": {"num_experts": 65536}}})"),
+             Contains("the weights would take") && Contains("PiB in all") &&
+                 Contains("legal: at most 4.00 PiB"));
+}
+
+TEST_CASE("a coefficient without its loss is told", "[P082]") {
+  CHECK_THAT(
+      warnings_of(R"({"model_config": {"moe_layer_config": {"aux_loss_factor": 0.01}}})"),
+      Contains("aux_loss_factor: coefficient set but loss off: aux_loss_factor 0.01 without MoE "
+               "layers"));
+  CHECK_THAT(warnings_of("{}"), !Contains("coefficient"));
+  CHECK_THAT(warnings_of(moe("\"aux_loss_factor\": 0.01"), {"routing.source=W1"}),
+             Contains("coefficient set but loss off") && Contains("routing.source W1"));
+  CHECK_THAT(warnings_of(moe("\"aux_loss_factor\": 0.01")), !Contains("coefficient"));
+}
+
+TEST_CASE("allowed but probably not meant", "[P054]") {
+  CHECK_THAT(warnings_of(moe("\"top_k\": 1"), {"routing.normalize_weights=1"}),
+             Contains("normalize_weights 1 with top_k 1"));
+  CHECK_THAT(warnings_of(moe("\"top_k\": 2, \"capacity_factor\": 4")),
+             Contains("never drops a token: from num_experts 8 / top_k 2 = 4"));
+  CHECK_THAT(warnings_of(moe("\"top_k\": 2, \"capacity_factor\": 3.99")), !Contains("never drops"));
+  CHECK_THAT(warnings_of("{}"), Contains("no data.files"));
+  CHECK_THAT(warnings_of("{}", {"data.files=a.txt"}), !Contains("no data.files"));
+  CHECK_THAT(warnings_of("{}", {"training_config.numerics=none"}), !Contains("no data.files"));
+  CHECK_THAT(warnings_of(R"({"distributed_config": {"world_size": 2, "expert_parallel_size": 2}})"),
+             Contains("without experts"));
+}
+
+TEST_CASE("memory, text, traces, workloads, ports and outputs") {
+  CHECK(refusal(R"({"memory": {"on_exceed": "report"}})", {"training_config.numerics=none"}) ==
+        "accepted");
+  CHECK_THAT(refusal(R"({"model_config": {"vocab_size": 128}})"), Contains("legal: at least 256"));
+  CHECK(refusal(R"({"model_config": {"vocab_size": 128}, "data": {"format": "tokens"}})") ==
+        "accepted");
+  CHECK_THAT(refusal(moe("\"top_k\": 2"), {"routing.source=W10"}), Contains("needs trace_file"));
+  CHECK_THAT(refusal(moe("\"top_k\": 2"), {"routing.source=W1", "routing.workload.hot_experts=9"}),
+             Contains("hot_experts 9 of num_experts 8"));
+  CHECK_THAT(refusal(moe("\"top_k\": 2"), {"routing.source=W2", "routing.workload.hot_rank=1"}),
+             Contains("hot_rank 1 of expert_parallel_size 1"));
+  CHECK_THAT(refusal(moe("\"top_k\": 2"), {"routing.source=W5", "routing.workload.zero_experts=7"}),
+             Contains("fewer than top_k 2; legal zero_experts: 0 to 6"));
+  CHECK_THAT(refusal("{}", {"distributed_config.master_port=70000"}), Contains("1 to 65535"));
+  CHECK(refusal("{}", {"distributed_config.master_port=29500"}) == "accepted");
+  CHECK_THAT(refusal("{}", {"output.routing_ranks=[0,1]"}), Contains("rank 1 of world_size 1"));
+  CHECK_THAT(refusal("{}", {"output.timeline_steps=101"}), Contains("step 101 of 100 steps"));
+}
+
+TEST_CASE("layers and heads divide over stages and tensor parallel ranks") {
+  CHECK_THAT(refusal(R"({"distributed_config": {"world_size": 3, "pipeline_parallel_size": 3}})"),
+             Contains("num_layers 4 does not divide over pipeline_parallel_size 3 (rest 1)"));
+  CHECK_THAT(refusal(R"({"distributed_config": {"world_size": 8, "tensor_parallel_size": 8}})"),
+             Contains("num_attention_heads 4 does not divide over tensor_parallel_size 8"));
+}
+
+TEST_CASE("fp64 is for the modelled GPU") {
+  const Scenario s = parse_scenario("{}", "t.json", {"training_config.dtype=fp64"});
+  CHECK_NOTHROW(check_backend(s, "sim"));
+  CHECK_THROWS_WITH(check_backend(s, "cuda"), Contains("legal on cuda: fp32, bf16, fp16"));
+}
