@@ -1,0 +1,91 @@
+#pragma once
+// The record of a run: fed by every rank, it makes the numbers of a step when all ranks of that
+// step are in and writes the run directory (semantics 9).
+
+#include <json/value.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "core/device/backend.h"
+#include "core/record/rank_step.h"
+#include "core/record/report.h"
+#include "core/record/step_row.h"
+#include "core/scenario/scenario.h"
+#include "core/topology/grid.h"
+
+namespace moetwin {
+
+/// What the record must be told about a run.
+struct RunInfo {
+  std::string directory;    ///< the run directory, made if absent; empty: nothing is written
+  std::string backend;      ///< "sim" | "cuda"
+  std::string cluster;      ///< Cluster::description()
+  DeviceProperties device;  ///< of any rank: name, memory_bytes, peak_flop_per_second, peak_source
+  double model_flop_per_step = 0;     ///< all ranks (semantics 7); 0: MFU unknown
+  double hardware_flop_per_step = 0;  ///< with recompute; 0: equal to the model's
+  Json::Value settings;               ///< of the scenario and the machine, as they ended up
+  std::vector<std::string> notes;     ///< for the summary: substituted routers, warnings
+  /// Called once per step, in step order, when the step is complete; under the record's lock.
+  std::function<void(const StepRow&)> on_step;
+};
+
+/// What only the end of a run knows.
+struct RunEnd {
+  double wall_seconds = 0;
+  Json::Value environment;
+};
+
+class Recorder {
+ public:
+  /// Makes the directory and the files in it under temporary names. Throws Error(configuration)
+  /// naming the path when it cannot be written.
+  Recorder(const Scenario& scenario, const Grid& grid, RunInfo info);
+  /// Without finish(), takes away what it wrote.
+  ~Recorder();
+  Recorder(const Recorder&) = delete;
+  Recorder& operator=(const Recorder&) = delete;
+
+  /// Whether the step's profile should be taken with detail (Backend::take_profile) for the
+  /// timeline.
+  bool wants_detail(int64_t step) const;
+  /// From any thread. Every rank adds its steps in order.
+  void add(RankStep step);
+  /// A rank's part of the validation loss after `step` (0: before the first); the rules of
+  /// RankStep::ce_sum hold. From any thread; every rank calls it, with zeros where it has nothing.
+  void add_validation(int64_t rank, int64_t step, double ce_sum, int64_t tokens);
+  /// Validation loss after the step, once all ranks are in; NaN before.
+  double validation_loss(int64_t step) const;
+
+  /// Steps that all ranks have completed.
+  int64_t steps_done() const;
+  /// Gives every file its name, also when the run ended early; report.json appears last. The report
+  /// is of the steps that all ranks completed.
+  const Report& finish(const RunEnd& end);
+
+ private:
+  struct PendingStep;
+  void complete(PendingStep& pending);
+
+  const Scenario scenario_;
+  const Grid grid_;
+  RunInfo info_;
+  mutable std::mutex mutex_;
+  std::map<int64_t, std::unique_ptr<PendingStep>> pending_;
+  struct Validation {
+    std::vector<double> ce_sum;
+    std::vector<int64_t> tokens;
+    int64_t ranks = 0;
+  };
+  std::map<int64_t, Validation> validations_;
+  struct Files;
+  std::unique_ptr<Files> files_;
+  ReportBuilder report_;
+};
+
+}  // namespace moetwin
