@@ -7,7 +7,7 @@
 
 #include "core/base/error.h"
 #include "core/scenario/rule_list.h"
-#include "core/topology/sizes.h"
+#include "core/scenario/sizes.h"
 
 namespace moetwin {
 

@@ -19,7 +19,7 @@ struct Rule {
   std::function<std::string(const Scenario&, const Problems&)> fault;
 };
 
-/// All rules but those of the process grid (core/topology/sizes.h).
+/// All rules but those of the process grid (core/scenario/sizes.h).
 std::vector<Rule> scenario_rules();
 
 /// Defaults that follow from other keys: training_config.global_batch_size.

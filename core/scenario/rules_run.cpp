@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "core/scenario/rule_list.h"
-#include "core/topology/sizes.h"
+#include "core/scenario/sizes.h"
 
 namespace moetwin {
 namespace {

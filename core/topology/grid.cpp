@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "core/base/error.h"
-#include "core/topology/sizes.h"
+#include "core/scenario/sizes.h"
 
 namespace moetwin {
 

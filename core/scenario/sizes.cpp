@@ -1,4 +1,4 @@
-#include "core/topology/sizes.h"
+#include "core/scenario/sizes.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

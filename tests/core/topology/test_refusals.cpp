@@ -2,7 +2,7 @@
 
 #include "core/base/error.h"
 #include "core/topology/grid.h"
-#include "core/topology/sizes.h"
+#include "core/scenario/sizes.h"
 #include "tests/core/topology/sizes_of.h"
 
 using namespace moetwin;
