@@ -49,6 +49,7 @@ struct RouterLossAttr {
   double p_norm = 0, weight_scale = 1;
   double aux = 0, z = 0,
          importance = 0;  ///< router_backward: factors on each loss, share of the tokens included
+  double weight = 1;      ///< router_losses: losses += weight * ...; a micro-batch's share
   double global_tokens =
       0;  ///< global_batch: tokens behind global_counts; 0: use the ids' own counts
 };

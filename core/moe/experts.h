@@ -1,0 +1,48 @@
+#pragma once
+// The experts of one rank: rows grouped by local expert in, rows out.
+
+#include <memory>
+#include <string>
+
+#include "core/nn/context.h"
+#include "core/nn/parameter.h"
+#include "core/ops/gemm.h"
+#include "core/scenario/scenario.h"
+#include "core/topology/grid.h"
+
+namespace moetwin {
+
+struct ExpertsSaved {
+  Tensor x, pre, hidden;
+};
+
+class Experts {
+ public:
+  virtual ~Experts() = default;
+  /// x [N,H]: rows of local expert 0, then 1, ...; `rows` of each. Returns [N,H]: with hidden
+  /// sharding a partial sum.
+  virtual Tensor forward(Context& context, const Tensor& x, const HostSizes& rows,
+                         ExpertsSaved& saved) = 0;
+  /// dy [N,H] -> dx [N,H]; adds to the experts' gradients.
+  virtual Tensor backward(Context& context, const ExpertsSaved& saved, const Tensor& dy,
+                          const HostSizes& rows) = 0;
+};
+
+/// Two-layer MLPs as grouped GEMM pairs. Expert column and hidden row of this rank are those of
+/// `grid` (semantics 1).
+class GroupedExperts : public Experts {
+ public:
+  GroupedExperts(ParameterSet& parameters, const ModelConfig& model, const Grid& grid,
+                 int64_t ep_rank, const std::string& name, double output_init_std, int64_t block);
+  Tensor forward(Context& context, const Tensor& x, const HostSizes& rows,
+                 ExpertsSaved& saved) override;
+  Tensor backward(Context& context, const ExpertsSaved& saved, const Tensor& dy,
+                  const HostSizes& rows) override;
+
+ private:
+  std::string activation_;
+  int64_t hidden_, width_, up_width_;
+  Parameter *w1_ = nullptr, *b1_ = nullptr, *w2_ = nullptr, *b2_ = nullptr;
+};
+
+}  // namespace moetwin

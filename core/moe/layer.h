@@ -1,0 +1,44 @@
+#pragma once
+// The MoE layer: router, dispatcher and experts, each of which can be swapped alone; beside them a
+// shared expert and, in seed 000's layer, a dense FFN.
+
+#include <memory>
+#include <vector>
+
+#include "core/moe/dispatcher.h"
+#include "core/moe/experts.h"
+#include "core/moe/router.h"
+#include "core/nn/ffn.h"
+
+namespace moetwin {
+
+class MoeLayer {
+ public:
+  struct Saved {
+    Tensor x;
+    Routing routing;
+    DispatchSaved dispatch;
+    std::vector<Ffn::Saved> beside;
+  };
+  /// A dense network that runs on the same input; its output is added with this weight.
+  struct Beside {
+    Ffn ffn;
+    double weight = 1;
+  };
+
+  MoeLayer(std::unique_ptr<Router> router, std::unique_ptr<Dispatcher> dispatcher,
+           std::unique_ptr<Experts> experts, std::vector<Beside> beside, double routed_weight);
+
+  /// x [T,H] -> [T,H].
+  Tensor forward(Context& context, const MicroBatch& batch, const Tensor& x, Saved& saved);
+  Tensor backward(Context& context, const MicroBatch& batch, const Tensor& dy, Saved& saved);
+
+ private:
+  std::unique_ptr<Router> router_;
+  std::unique_ptr<Dispatcher> dispatcher_;
+  std::unique_ptr<Experts> experts_;
+  std::vector<Beside> beside_;
+  double routed_weight_;
+};
+
+}  // namespace moetwin

@@ -1,0 +1,128 @@
+#include "core/moe/learned_router.h"
+
+#include "core/moe/balance.h"
+#include "core/ops/gemm.h"
+
+namespace moetwin {
+
+LearnedRouter::LearnedRouter(ParameterSet& parameters, const RouterSetup& setup,
+                             std::optional<Script> script)
+    : moe_(setup.model.moe_layer_config),
+      routing_(setup.routing),
+      hidden_(setup.model.hidden_size),
+      layer_(setup.layer),
+      moe_layer_(setup.moe_layer),
+      balance_(setup.balance),
+      script_(std::move(script)) {
+  Parameter w;
+  w.name = setup.name + ".router.weight";
+  w.kind = ParameterKind::router;
+  w.block = setup.block;
+  w.shape = {hidden_, moe_.num_experts};
+  w.global = w.local = {1, hidden_, moe_.num_experts};
+  w.init_std = setup.model.init_std * routing_.init_scale;
+  weight_ = &parameters.add(std::move(w));
+}
+
+RouterInputAttr LearnedRouter::input_attr(Context& context, const MicroBatch& batch) const {
+  RouterInputAttr attr;
+  attr.key = philox_key(context.seed, Purpose::jitter, static_cast<uint32_t>(layer_),
+                        static_cast<uint32_t>(batch.step));
+  attr.jitter = batch.training ? routing_.jitter_epsilon : 0;
+  attr.first_token = batch.first_token();
+  return attr;
+}
+
+RouterLossAttr LearnedRouter::loss_attr(const MicroBatch& batch, const Routing& routing) const {
+  const BalanceState::Factors factors = balance_.factors(batch);
+  RouterLossAttr attr;
+  attr.score = routing_.score_function == "sigmoid" ? Score::sigmoid : Score::softmax;
+  attr.top_k = moe_.top_k;
+  attr.rows_per_scope = moe_.aux_loss_scope == "sequence" ? batch.sequence_length : batch.tokens();
+  attr.p_norm = routing_.normalize_weights;
+  attr.weight_scale = routing_.weight_scale;
+  attr.aux = factors.aux;
+  attr.z = factors.z;
+  attr.importance = factors.importance;
+  attr.weight = batch.share;
+  attr.global_tokens = routing.global_tokens;
+  return attr;
+}
+
+Routing LearnedRouter::forward(Context& context, const MicroBatch& batch, const Tensor& x,
+                               const Tensor& counts) {
+  const int64_t tokens = x.shape[0], experts = moe_.num_experts, k = moe_.top_k;
+  const auto make = [&](const Shape& shape, DType dtype, const char* name) {
+    return context.memory.allocate(shape, dtype, MemoryClass::router, name);
+  };
+  Routing r;
+  r.counts = counts;
+  const RouterInputAttr input = input_attr(context, batch);
+  // Jitter must not reach the experts, so the router jitters a copy; without jitter and narrowing x
+  // itself serves.
+  if (input.jitter == 0 && x.dtype == context.real()) {
+    r.input = x;
+  } else {
+    r.input = make(x.shape, context.real(), "router input");
+    context.launch(router_input(x, r.input, input));
+  }
+  r.logits = make({tokens, experts}, context.real(), "router logits");
+  context.launch(gemm(r.input, weight_->value, {}, r.logits, {}, {}));
+  r.probs = make({tokens, experts}, context.real(), "router scores");
+  r.weights = make({tokens, k}, context.real(), "router weights");
+  r.ids = make({tokens, k}, DType::i32, "expert ids");
+  if (script_) {
+    const Tensor wanted = script_->wanted(context, batch);
+    ScriptedAttr attr;
+    attr.top_k = k;
+    context.launch(router_scripted(wanted, r.probs, r.weights, r.ids, counts, attr));
+  } else {
+    SelectAttr attr;
+    attr.score = routing_.score_function == "sigmoid" ? Score::sigmoid : Score::softmax;
+    if (batch.training && routing_.noise.scale > 0) {
+      attr.noise = routing_.noise.kind == "gaussian" ? Noise::gaussian
+                   : routing_.noise.kind == "gumbel" ? Noise::gumbel
+                                                     : Noise::none;
+      attr.noise_scale = routing_.noise.scale;
+      attr.noise_key = philox_key(context.seed, Purpose::logit_noise, static_cast<uint32_t>(layer_),
+                                  static_cast<uint32_t>(batch.step));
+      attr.first_token = batch.first_token();
+    }
+    attr.top_k = k;
+    attr.groups = routing_.groups;
+    attr.kept_groups = routing_.kept_groups;
+    attr.p_norm = routing_.normalize_weights;
+    attr.weight_scale = routing_.weight_scale;
+    context.launch(router_select(r.logits, balance_.bias(moe_layer_), r.probs, r.weights, r.ids,
+                                 counts, attr));
+  }
+  balance_.record(context, moe_layer_, batch, counts);
+  if (batch.training) {
+    if (balance_.global_scope())
+      r.global_counts = balance_.global_counts(context, moe_layer_, batch, r.global_tokens);
+    context.launch(router_losses(r.logits, r.probs, r.ids, r.global_counts,
+                                 balance_.losses(moe_layer_), loss_attr(batch, r)));
+  }
+  return r;
+}
+
+void LearnedRouter::backward(Context& context, const MicroBatch& batch, const Routing& r,
+                             const Tensor& d_weights, const Tensor& dx) {
+  const auto make = [&](const Shape& shape, const char* name) {
+    return context.memory.allocate(shape, context.real(), MemoryClass::router, name);
+  };
+  Tensor d_logits = make(r.logits.shape, "router logit gradient");
+  context.launch(router_backward(r.logits, r.probs, r.ids, r.weights, d_weights, r.global_counts,
+                                 d_logits, loss_attr(batch, r)));
+  GemmAttr weight;
+  weight.transpose_a = true;
+  weight.accumulate = true;
+  context.launch(gemm(r.input, d_logits, {}, weight_->gradient, {}, weight));
+  Tensor d_input = make(r.input.shape, "router input gradient");
+  GemmAttr input;
+  input.transpose_b = true;
+  context.launch(gemm(d_logits, weight_->value, {}, d_input, {}, input));
+  context.launch(router_input_backward(d_input, dx, input_attr(context, batch)));
+}
+
+}  // namespace moetwin

@@ -1,0 +1,26 @@
+#pragma once
+// The communicators of one rank: one per group and stream that uses it, made in one order on all
+// ranks.
+
+#include <memory>
+
+#include "core/device/backend.h"
+#include "core/topology/grid.h"
+
+namespace moetwin {
+
+struct Communicators {
+  std::unique_ptr<Communicator> ep;         ///< token exchange; dispatch stream
+  std::unique_ptr<Communicator> expert_dp;  ///< expert gradients; reduction stream
+  std::unique_ptr<Communicator> dense_dp;   ///< dense gradients; reduction stream
+  std::unique_ptr<Communicator> balance;    ///< expert counts over dense-DP; compute stream
+  std::unique_ptr<Communicator> world;      ///< gradient norm; compute stream
+
+  /// The one that sums gradients of this group kind; null where the group has one member.
+  Communicator* reduction(GroupKind kind) const;
+};
+
+/// Groups of one member get no communicator: a collective of one is no collective.
+Communicators make_communicators(Backend& device, const Grid& grid, bool balance);
+
+}  // namespace moetwin

@@ -1,0 +1,60 @@
+#include "core/parallel/gradient_reducer.h"
+
+#include <limits>
+
+namespace moetwin {
+
+GradientReducer::GradientReducer(std::vector<FlatGroup>& groups, const Communicators& communicators,
+                                 bool overlap)
+    : groups_(groups), communicators_(communicators), overlap_(overlap), next_(groups.size(), 0) {}
+
+void GradientReducer::reduce(Context& context, FlatGroup& group, const FlatBucket& bucket) {
+  Communicator* communicator = communicators_.reduction(group.reduction());
+  if (!communicator) return;
+  const Tensor all = group.gradient(bucket.begin, bucket.count);
+  const char* purpose =
+      group.reduction() == GroupKind::expert_dp ? "expert gradients" : "dense gradients";
+  context.order(context.streams.compute, context.streams.reduction);
+  if (group.sharded()) {
+    communicator->reduce_scatter(all,
+                                 group.gradient(group.own_begin(bucket), group.own_count(bucket)),
+                                 ReduceOp::sum, context.streams.reduction, purpose);
+  } else {
+    communicator->all_reduce(all, all, ReduceOp::sum, context.streams.reduction, purpose);
+  }
+}
+
+void GradientReducer::block_done(Context& context, int64_t block) {
+  if (!overlap_) return;
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    const auto& buckets = groups_[g].buckets();
+    while (next_[g] < buckets.size() && buckets[next_[g]].lowest_block >= block)
+      reduce(context, groups_[g], buckets[next_[g]++]);
+  }
+}
+
+void GradientReducer::finish(Context& context) {
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    const auto& buckets = groups_[g].buckets();
+    while (next_[g] < buckets.size()) reduce(context, groups_[g], buckets[next_[g]++]);
+    next_[g] = 0;
+  }
+  context.order(context.streams.reduction, context.streams.compute);
+}
+
+void GradientReducer::gather_parameters(Context& context) {
+  bool any = false;
+  for (FlatGroup& group : groups_) {
+    Communicator* communicator = communicators_.reduction(group.reduction());
+    if (!group.sharded() || !communicator) continue;
+    if (!any) context.order(context.streams.compute, context.streams.reduction);
+    any = true;
+    for (const FlatBucket& bucket : group.buckets())
+      communicator->all_gather(group.value(group.own_begin(bucket), group.own_count(bucket)),
+                               group.value(bucket.begin, bucket.count), context.streams.reduction,
+                               "parameters");
+  }
+  if (any) context.order(context.streams.reduction, context.streams.compute);
+}
+
+}  // namespace moetwin

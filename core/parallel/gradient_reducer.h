@@ -1,0 +1,31 @@
+#pragma once
+// Sums gradients over their groups, bucket by bucket, while backward goes on; gathers parameters
+// again after a sharded step.
+
+#include <vector>
+
+#include "core/parallel/communicators.h"
+#include "core/parallel/flat_parameters.h"
+
+namespace moetwin {
+
+class GradientReducer {
+ public:
+  GradientReducer(std::vector<FlatGroup>& groups, const Communicators& communicators, bool overlap);
+
+  /// The backward of `block` (and of all higher ones) of the step's last micro-batch is launched.
+  void block_done(Context& context, int64_t block);
+  /// Reduces what is left; compute waits for all of it.
+  void finish(Context& context);
+  /// After the optimizer: every member gets the whole parameters again. Compute waits.
+  void gather_parameters(Context& context);
+
+ private:
+  void reduce(Context& context, FlatGroup& group, const FlatBucket& bucket);
+  std::vector<FlatGroup>& groups_;
+  const Communicators& communicators_;
+  bool overlap_;
+  std::vector<size_t> next_;  ///< first bucket of each group that is not reduced yet
+};
+
+}  // namespace moetwin
