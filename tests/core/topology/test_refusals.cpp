@@ -1,8 +1,8 @@
 #include <catch2/catch.hpp>
 
 #include "core/base/error.h"
-#include "core/topology/grid.h"
 #include "core/scenario/sizes.h"
+#include "core/topology/grid.h"
 #include "tests/core/topology/sizes_of.h"
 
 using namespace moetwin;

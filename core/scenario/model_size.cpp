@@ -1,0 +1,142 @@
+#include "core/scenario/model_size.h"
+
+namespace moetwin {
+namespace {
+
+// A two-matrix (or gated three-matrix) FFN; `with_second_bias` as the second bias may lie
+// elsewhere.
+int64_t ffn_parameters(int64_t hidden, int64_t width, bool gated, bool bias,
+                       bool with_second_bias) {
+  const int64_t matrices = gated ? 3 : 2;
+  int64_t n = matrices * hidden * width;
+  if (bias) n += (matrices - 1) * width + (with_second_bias ? hidden : 0);
+  return n;
+}
+
+struct LayerRange {
+  int64_t first, count;
+};
+
+ParameterCount count(const ModelConfig& m, const ParallelSizes& sizes, LayerRange layers,
+                     bool has_embedding, bool has_head, int64_t local_experts, int64_t hidden_row) {
+  const MoeLayerConfig& moe = m.moe_layer_config;
+  const int64_t h = m.hidden_size, tp = sizes.tp, hd = m.dim_per_head();
+  const int64_t heads = m.num_attention_heads / tp, kv = m.kv_heads() / tp;
+  const int64_t norm = m.normalization == "rmsnorm" ? h : 2 * h;
+  const int64_t table = (m.vocab_size + tp - 1) / tp * h;
+  ParameterCount n;
+  for (int64_t i = layers.first; i < layers.first + layers.count; ++i) {
+    const int64_t packed = (heads + 2 * kv) * hd;
+    n.attention += h * packed + heads * hd * h;
+    if (m.attention_bias) n.attention += packed + h;
+    if (m.qk_norm) n.attention += 2 * hd;
+    n.norm += 2 * norm;
+    const bool is_moe = m.is_moe_layer(i);
+    if (!is_moe || moe.dense_ffn_beside_moe)
+      n.dense_ffn +=
+          ffn_parameters(h, m.ffn_width() / tp, m.activation == "swiglu", m.ffn_bias, true);
+    if (!is_moe) continue;
+    n.router += h * moe.num_experts;
+    if (moe.shared_expert_hidden_size)
+      n.shared_expert += ffn_parameters(h, moe.shared_expert_hidden_size / tp,
+                                        m.activation == "swiglu", m.ffn_bias, true);
+    n.expert += local_experts *
+                ffn_parameters(h, m.expert_width() / (sizes.hidden_sharding * sizes.etp),
+                               moe.expert_activation == "swiglu", moe.expert_bias, hidden_row == 0);
+  }
+  if (has_embedding) {
+    n.embedding += table;
+    if (m.position_embedding == "learned") n.embedding += m.sequence_length * h;
+  }
+  if (has_head) {
+    n.norm += norm;
+    // The tied table needs no second copy where both ends are on one stage.
+    if (!m.tie_embeddings || !has_embedding) n.head += table;
+  }
+  return n;
+}
+
+StateBytes state_bytes(const TrainingConfig& training, int64_t parameters, int64_t shards) {
+  const BytesPerParameter each = bytes_per_parameter(training);
+  return {each.weight * parameters, each.gradient * parameters,
+          each.optimizer * ((parameters + shards - 1) / shards)};
+}
+
+int64_t shards(const Scenario& scenario, int64_t copies) {
+  return scenario.distributed_config.zero_stage >= 1 ? copies : 1;
+}
+
+}  // namespace
+
+ParameterCount model_parameters(const ModelConfig& model) {
+  return count(model, ParallelSizes{}, {0, model.num_layers}, true, true,
+               model.moe_layer_config.num_experts, 0);
+}
+
+ParameterCount active_parameters(const ModelConfig& model) {
+  return count(model, ParallelSizes{}, {0, model.num_layers}, true, true,
+               model.moe_layer_config.top_k, 0);
+}
+
+ParameterCount rank_parameters(const ModelConfig& model, const ParallelSizes& sizes, int64_t stage,
+                               int64_t hidden_row) {
+  const int64_t layers = model.num_layers / sizes.pp;
+  return count(model, sizes, {stage * layers, layers}, stage == 0, stage == sizes.pp - 1,
+               sizes.local_experts, hidden_row);
+}
+
+BytesPerParameter bytes_per_parameter(const TrainingConfig& training) {
+  const bool adamw = training.optimizer == "adamw";
+  if (training.dtype == "fp64") return {8, 8, adamw ? 16 : 0};
+  if (training.dtype == "fp32") return {4, 4, adamw ? 8 : 0};
+  return {2, 4, adamw ? 12 : 4};
+}
+
+StateBytes& StateBytes::operator+=(const StateBytes& other) {
+  weights += other.weights, gradients += other.gradients, optimizer += other.optimizer;
+  return *this;
+}
+
+StateBytes dense_state_bytes(const Scenario& scenario, const ParallelSizes& sizes,
+                             const ParameterCount& on_rank) {
+  return state_bytes(scenario.training_config, on_rank.dense(), shards(scenario, sizes.ddp));
+}
+
+StateBytes expert_state_bytes(const Scenario& scenario, const ParallelSizes& sizes,
+                              const ParameterCount& on_rank) {
+  return state_bytes(scenario.training_config, on_rank.expert, shards(scenario, sizes.edp));
+}
+
+ForwardFlop forward_flop_per_token(const ModelConfig& m) {
+  const MoeLayerConfig& moe = m.moe_layer_config;
+  const double h = static_cast<double>(m.hidden_size), layers = static_cast<double>(m.num_layers);
+  const double moe_layers = static_cast<double>(m.num_moe_layers());
+  const double queries = static_cast<double>(m.num_attention_heads * m.dim_per_head());
+  const double keys = static_cast<double>(m.kv_heads() * m.dim_per_head());
+  const auto ffn = [h](const std::string& activation, int64_t width) {
+    return (activation == "swiglu" ? 6 : 4) * h * static_cast<double>(width);
+  };
+  ForwardFlop f;
+  f.projections = layers * 2 * h * (2 * queries + 2 * keys);
+  f.scores = layers * 4 * static_cast<double>(m.sequence_length) * queries;
+  f.router = moe_layers * 2 * h * static_cast<double>(moe.num_experts);
+  f.experts =
+      moe_layers * static_cast<double>(moe.top_k) * ffn(moe.expert_activation, m.expert_width());
+  f.shared_expert = moe_layers * ffn(m.activation, moe.shared_expert_hidden_size);
+  const double dense_layers = moe.dense_ffn_beside_moe ? layers : layers - moe_layers;
+  f.dense_ffn = dense_layers * ffn(m.activation, m.ffn_width());
+  f.head = 2 * h * static_cast<double>(m.vocab_size);
+  return f;
+}
+
+double training_flop_per_token(const ModelConfig& model) {
+  return 3 * forward_flop_per_token(model).total();
+}
+
+double training_flop_per_step(const Scenario& scenario) {
+  return training_flop_per_token(scenario.model_config) *
+         static_cast<double>(scenario.training_config.global_batch_size) *
+         static_cast<double>(scenario.model_config.sequence_length);
+}
+
+}  // namespace moetwin

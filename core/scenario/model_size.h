@@ -1,0 +1,82 @@
+#pragma once
+// What a model needs, by arithmetic alone: parameters, bytes of training state a rank, FLOP a
+// token. `check`, the report and the tests use these formulas; semantics 7 defines the terms.
+
+#include <cstdint>
+
+#include "core/scenario/scenario.h"
+#include "core/scenario/sizes.h"
+
+namespace moetwin {
+
+/// Parameters by what they belong to.
+struct ParameterCount {
+  int64_t embedding = 0;  ///< V x H, and S x H learned positions
+  int64_t head = 0;       ///< V x H of the LM head where it is not the embedding's table
+  int64_t attention = 0;  ///< qkv and output projections, their biases, QK norm
+  int64_t norm = 0;
+  int64_t dense_ffn = 0;
+  int64_t router = 0;  ///< H x E a layer
+  int64_t shared_expert = 0;
+  int64_t expert = 0;
+
+  int64_t total() const { return dense() + expert; }
+  /// What is replicated over the dense grid: all but the routed experts.
+  int64_t dense() const {
+    return embedding + head + attention + norm + dense_ffn + router + shared_expert;
+  }
+};
+
+/// The whole model.
+ParameterCount model_parameters(const ModelConfig& model);
+/// The part that one token uses: all, but k of the E experts of each MoE layer.
+ParameterCount active_parameters(const ModelConfig& model);
+/// What one rank holds: layers of its stage, 1/TP of the dense matrices, E/esd experts of which
+/// 1/(hsd x ETP) of the width; the second bias of an expert is on hidden row 0 only. Tied
+/// embeddings stand on the first and the last stage.
+ParameterCount rank_parameters(const ModelConfig& model, const ParallelSizes& sizes, int64_t stage,
+                               int64_t hidden_row);
+
+/// Bytes for each parameter: AdamW keeps two moments of 4 bytes (8 with fp64), SGD nothing;
+/// gradients have 4 bytes (8 with fp64); with 16-bit weights the optimizer keeps a fp32 master
+/// copy.
+struct BytesPerParameter {
+  int64_t weight = 4, gradient = 4, optimizer = 8;
+};
+BytesPerParameter bytes_per_parameter(const TrainingConfig& training);
+
+/// Bytes of training state on one rank; activations and buffers come on top.
+struct StateBytes {
+  int64_t weights = 0, gradients = 0, optimizer = 0;
+  int64_t total() const { return weights + gradients + optimizer; }
+  StateBytes& operator+=(const StateBytes& other);
+};
+/// Of the dense parameters; ZeRO-1 leaves each rank of the dense-DP group ceil(n / DDP) of the
+/// optimizer state.
+StateBytes dense_state_bytes(const Scenario& scenario, const ParallelSizes& sizes,
+                             const ParameterCount& on_rank);
+/// Of the routed experts; ZeRO-1 shards over the expert-DP group, ceil(n / EDP).
+StateBytes expert_state_bytes(const Scenario& scenario, const ParallelSizes& sizes,
+                              const ParameterCount& on_rank);
+
+/// Model FLOP of the forward of one token (semantics 7): matrix multiplications only, a
+/// multiply-add is 2, scores and values over the full sequence. All layers together.
+struct ForwardFlop {
+  double projections = 0;  ///< qkv and output
+  double scores = 0;       ///< q k^T and p v over the full sequence: 4 x S x heads x head_dim
+  double router = 0;       ///< 2 x H x E
+  double experts = 0;      ///< k x 4HF (6HF gated)
+  double shared_expert = 0;
+  double dense_ffn = 0;
+  double head = 0;  ///< 2 x H x V
+  double total() const {
+    return projections + scores + router + experts + shared_expert + dense_ffn + head;
+  }
+};
+ForwardFlop forward_flop_per_token(const ModelConfig& model);
+/// Forward and backward: the backward is twice the forward.
+double training_flop_per_token(const ModelConfig& model);
+/// Of one step: x global_batch_size x sequence_length.
+double training_flop_per_step(const Scenario& scenario);
+
+}  // namespace moetwin
