@@ -1,0 +1,11 @@
+#pragma once
+// One declaration per verb; each is defined in the file of its name.
+
+#include "cli/program.h"
+
+namespace moetwin {
+
+void add_check(CLI::App& app, Action& action);
+void add_topology(CLI::App& app, Action& action);
+
+}  // namespace moetwin
