@@ -39,6 +39,7 @@ class Router {
 };
 
 class BalanceState;
+class RoutingTrace;
 
 struct RouterSetup {
   const ModelConfig& model;
@@ -51,6 +52,7 @@ struct RouterSetup {
   int64_t expert_columns = 1;                 ///< EP columns over which experts are spread
   bool numerics = true;                       ///< training_config.numerics
   BalanceState& balance;
+  std::shared_ptr<const RoutingTrace> trace;  ///< load_trace(scenario), one for all ranks
 };
 
 /// The router that routing.source (and routing.without_numerics) names.

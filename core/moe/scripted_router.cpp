@@ -8,6 +8,7 @@ namespace moetwin {
 
 Script::Script(const RouterSetup& setup, const std::string& source)
     : routing_(setup.routing),
+      trace_(setup.trace),
       layer_(setup.layer),
       source_rank_(setup.source_rank),
       source_ranks_(setup.source_ranks),
@@ -22,7 +23,7 @@ Tensor Script::wanted(Context& context, const MicroBatch& batch) const {
       context.memory.allocate({experts_}, DType::i64, MemoryClass::control, "scripted counts");
   const std::vector<int64_t> values =
       scripted_counts(routing_, context.seed, batch.step, layer_, source_rank_, source_ranks_,
-                      batch.tokens(), top_k_, experts_, columns_);
+                      batch.tokens(), top_k_, experts_, columns_, trace_.get());
   context.device.write(counts, values.data(), context.streams.compute);
   return counts;
 }

@@ -16,6 +16,7 @@ class Script {
 
  private:
   RoutingConfig routing_;
+  std::shared_ptr<const RoutingTrace> trace_;
   int64_t layer_, source_rank_, source_ranks_, experts_, columns_, top_k_;
 };
 

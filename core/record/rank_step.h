@@ -10,19 +10,19 @@
 
 namespace moetwin {
 
-/// What one MoE layer left behind on one rank, summed over the step's micro-batches. Losses are
-/// raw (before their factors) and come as sums of value x tokens, so that micro-batches weigh by
-/// their tokens and the mean over ranks is one division.
+/// What one MoE layer left behind on one rank, summed over the step's micro-batches. Losses are raw
+/// (before their factors) and weighted by each micro-batch's share of the valid tokens of the
+/// global batch, so that their sum over ranks is the mean.
 struct LayerStep {
   int64_t layer = 0;            ///< number in the whole model
   int64_t tokens = 0;           ///< that entered the router
   std::vector<int64_t> counts;  ///< [E] assignments of these tokens to each expert, before dropping
   std::vector<int64_t> kept;    ///< [E] after dropping; empty: nothing is dropped
   std::vector<double> probability;  ///< [E] sum over tokens of p_ti / sum_j p_tj; empty: unknown
-  double aux_sum = 0;               ///< of E sum_i f_i P_i (1.0 per token when balanced)
-  double z_sum = 0;                 ///< of mean logsumexp(logits)^2
-  double importance_sum = 0;        ///< of CV^2 of the summed scores
-  double load_variance_sum = 0;     ///< of mean (n_i - mean n)^2
+  double aux = 0;                   ///< E sum_i f_i P_i (1.0 when balanced)
+  double z = 0;                     ///< mean logsumexp(logits)^2
+  double importance = 0;            ///< CV^2 of the summed scores
+  double load_variance = 0;         ///< mean (n_i - mean n)^2
   std::optional<double> churn;      ///< share of the probe batch whose top-1 expert changed
 };
 

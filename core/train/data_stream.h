@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/train/data_file.h"
+#include "core/base/files.h"
 
 namespace moetwin {
 

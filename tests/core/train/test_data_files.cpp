@@ -1,6 +1,6 @@
 #include <filesystem>
 
-#include "core/train/data_file.h"
+#include "core/base/files.h"
 #include "tests/core/train/data_scenario.h"
 
 using namespace moetwin;

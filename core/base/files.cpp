@@ -1,4 +1,4 @@
-#include "core/train/data_file.h"
+#include "core/base/files.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
