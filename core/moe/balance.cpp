@@ -46,7 +46,10 @@ BalanceState::Factors BalanceState::factors(const MicroBatch& batch) const {
           config_.importance_loss_factor * share};
 }
 
-Tensor BalanceState::losses(int64_t moe_layer) const { return losses_.slice(moe_layer * 4, {4}); }
+Tensor BalanceState::losses(int64_t moe_layer) const {
+  const int64_t n = 4 + config_.num_experts;
+  return losses_.slice(moe_layer * n, {n});
+}
 
 void BalanceState::record(Context& context, int64_t moe_layer, const MicroBatch& batch,
                           const Tensor& counts) {

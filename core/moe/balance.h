@@ -14,9 +14,9 @@ namespace moetwin {
 /// One per rank; shared by the routers of all MoE layers of that rank.
 class BalanceState {
  public:
-  /// `layers`: model layer number of each MoE layer, for messages. `losses` real [4 L]: kept by the
-  /// trainer beside the other figures of a step. `data_parallel`: group over which counts are
-  /// summed, on the compute stream; null when it has one member.
+  /// `layers`: model layer number of each MoE layer, for messages. `losses` real [L (4 + E)]: kept
+  /// by the trainer beside the other figures of a step. `data_parallel`: group over which counts
+  /// are summed, on the compute stream; null when it has one member.
   BalanceState(Context& context, const ModelConfig& model, std::vector<int64_t> layers,
                const Tensor& losses, Communicator* data_parallel);
 
@@ -28,7 +28,7 @@ class BalanceState {
     double aux, z, importance;
   };
   Factors factors(const MicroBatch& batch) const;
-  /// real [4] of one MoE layer, to be added to by router_losses.
+  /// real [4 + E] of one MoE layer, to be added to by router_losses.
   Tensor losses(int64_t moe_layer) const;
 
   /// After a router's forward: leaves the one record of (layer, micro-batch) and adds the counts of
@@ -58,7 +58,7 @@ class BalanceState {
   std::vector<int64_t> layers_;
   std::vector<int64_t> records_;
   Communicator* data_parallel_;
-  Tensor losses_;       ///< real [4 L]
+  Tensor losses_;       ///< real [L (4 + E)]
   Tensor step_counts_;  ///< i64 [L,E] (control): this rank's, all micro-batches so far
   Tensor global_;       ///< i64 [L,E] (control): scratch of sums over ranks
   Tensor bias_;         ///< real [L,E]

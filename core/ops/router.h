@@ -53,9 +53,10 @@ struct RouterLossAttr {
   double global_tokens =
       0;  ///< global_batch: tokens behind global_counts; 0: use the ids' own counts
 };
-/// losses real [4] += {E * sum f_i P_i (mean over scopes), mean logsumexp(logits)^2, CV^2 of the
-/// summed scores, mean (n_i - mean n)^2}. global_counts i64 [E] (control) or absent: f_i from them.
-/// P_i of normalised scores. logits are those before noise.
+/// losses real [4 + E]: the first four += weight * {E * sum f_i P_i (mean over scopes), mean
+/// logsumexp(logits)^2, CV^2 of the summed scores, mean (n_i - mean n)^2}; [4 + e] += sum over
+/// tokens of p_te / sum_j p_tj. global_counts i64 [E] (control) or absent: f_i from them. P_i of
+/// normalised scores. logits are those before noise.
 OpCall router_losses(const Tensor& logits, const Tensor& probs, const Tensor& ids,
                      const Tensor& global_counts, const Tensor& losses, RouterLossAttr attr);
 /// d_logits real [T,E] from d_weights real [T,k] (gradient of the task loss) and the balance losses

@@ -12,9 +12,11 @@ CORE = [
     {"core/topology"},
     {"core/device"},
     {"core/ops"},
-    {"core/nn", "core/moe"},
+    {"core/nn"},
+    {"core/moe"},
     {"core/parallel"},
-    {"core/train", "core/record"},
+    {"core/record"},
+    {"core/train"},
 ]
 ABOVE = [
     {"backends/sim", "backends/cuda", "analysis"},

@@ -1,0 +1,54 @@
+#include "core/train/model.h"
+
+namespace moetwin {
+
+std::vector<int64_t> Model::moe_layers(const ModelConfig& model) {
+  std::vector<int64_t> layers;
+  for (int64_t i = 0; i < model.num_layers; ++i)
+    if (model.is_moe_layer(i)) layers.push_back(i);
+  return layers;
+}
+
+Model::Model(ParameterSet& parameters, const LayerSetup& setup) {
+  const ModelConfig& model = setup.scenario.model_config;
+  embedding_ = Embedding(parameters, model, 0);
+  embedding_dropout_ = Dropout(model.dropout, model.num_layers, DropoutSite::embedding);
+  layers_.reserve(static_cast<size_t>(model.num_layers));
+  for (int64_t i = 0; i < model.num_layers; ++i) layers_.emplace_back(parameters, setup, i);
+  head_ = Head(parameters, model, model.tie_embeddings ? &embedding_.table() : nullptr,
+               model.num_layers + 1);
+}
+
+void Model::forward(Context& context, const MicroBatch& batch, const Tensor& ids,
+                    const Tensor& targets, const Tensor& sums, Saved& saved) {
+  saved.ids = ids;
+  saved.layers.resize(layers_.size());
+  Tensor x = embedding_.forward(context, ids);
+  embedding_dropout_.apply(context, batch, x);
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    x = layers_[i].forward(context, batch, x, saved.layers[i]);
+    // Evaluation keeps the routing counts alone.
+    if (!batch.backward) {
+      DispatchCounts counts = std::move(saved.layers[i].moe.dispatch.counts);
+      saved.layers[i] = {};
+      saved.layers[i].moe.dispatch.counts = std::move(counts);
+    }
+  }
+  head_.forward(context, batch, x, targets, sums, saved.head);
+}
+
+void Model::backward(Context& context, const MicroBatch& batch, Saved& saved,
+                     const std::function<void(int64_t)>& block_done) {
+  Tensor dx = head_.backward(context, saved.head);
+  block_done(static_cast<int64_t>(layers_.size()) + 1);
+  for (size_t i = layers_.size(); i-- > 0;) {
+    dx = layers_[i].backward(context, batch, dx, saved.layers[i]);
+    saved.layers[i] = {};
+    block_done(static_cast<int64_t>(i) + 1);
+  }
+  embedding_dropout_.apply(context, batch, dx);
+  embedding_.backward(context, saved.ids, dx);
+  block_done(0);
+}
+
+}  // namespace moetwin

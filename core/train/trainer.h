@@ -1,0 +1,91 @@
+#pragma once
+// The training loop of one rank: what both machines run.
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "core/device/allocator.h"
+#include "core/device/backend.h"
+#include "core/moe/balance.h"
+#include "core/moe/routing_trace.h"
+#include "core/parallel/communicators.h"
+#include "core/parallel/flat_parameters.h"
+#include "core/parallel/gradient_reducer.h"
+#include "core/record/recorder.h"
+#include "core/scenario/scenario.h"
+#include "core/topology/grid.h"
+#include "core/train/data.h"
+#include "core/train/data_order.h"
+#include "core/train/model.h"
+#include "core/train/optimizer.h"
+
+namespace moetwin {
+
+class Trainer;
+
+/// Called by every rank; for tests and tools that look inside.
+struct TrainerHooks {
+  std::function<void(Trainer&, int64_t step)> after_gradients;  ///< reduced, before the optimizer
+  std::function<void(Trainer&, int64_t step)> after_step;
+};
+
+/// What all ranks of a process share.
+struct TrainerServices {
+  const TokenSource* data = nullptr;  ///< may be null with numerics none
+  Recorder* recorder = nullptr;
+  std::shared_ptr<const RoutingTrace> trace;  ///< load_trace(scenario)
+  /// Asked by every rank after each step, with the same answer for the same step: end here, whole
+  /// steps only.
+  std::function<bool(int64_t step)> stop_after;
+  TrainerHooks hooks;
+};
+
+class Trainer {
+ public:
+  Trainer(Backend& device, const Scenario& scenario, const Grid& grid,
+          const TrainerServices& services);
+  /// All steps, with validation where asked for.
+  void run();
+
+  Context& context() { return context_; }
+  std::vector<FlatGroup>& groups() { return groups_; }
+  ParameterSet& parameters() { return parameters_; }
+  GradientReducer& reducer() { return reducer_; }
+  int64_t rank() const { return context_.device.properties().rank; }
+
+ private:
+  void train_step(int64_t step);
+  MicroBatch micro_batch(int64_t step, int64_t index) const;
+  /// ids and targets of a micro-batch on the device, i32 [2,T]; `sequence_of(i)` < 0: nothing
+  /// counts.
+  Tensor load(MicroBatch& batch, Split split, const std::function<int64_t(int64_t)>& sequence_of);
+  void collect_counts(const Model::Saved& saved, std::vector<LayerStep>& layers,
+                      int64_t tokens) const;
+  /// Reads the step's figures and hands them to the record.
+  void report(int64_t step, double start, std::vector<LayerStep> layers);
+  void validate(int64_t step);
+
+  const Scenario& scenario_;
+  const Grid& grid_;
+  TrainerServices services_;
+  Coordinates at_;
+  int64_t nominal_tokens_, accumulation_;
+  bool numerics_;
+  Allocator memory_;
+  Context context_;
+  Communicators communicators_;
+  Tensor figures_;  ///< real: {loss sum, valid tokens | squares, valid tokens | factor, norm |
+                    ///< balance losses}
+  Tensor sums_, totals_, factor_;
+  BalanceState balance_;
+  ParameterSet parameters_;
+  Model model_;
+  std::vector<FlatGroup> groups_;
+  GradientReducer reducer_;
+  Optimizer optimizer_;
+  std::unique_ptr<BatchOrder> order_;
+  double last_end_ = 0;
+};
+
+}  // namespace moetwin

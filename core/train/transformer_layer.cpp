@@ -1,0 +1,117 @@
+#include "core/train/transformer_layer.h"
+
+#include <cmath>
+
+#include "core/ops/elementwise.h"
+
+namespace moetwin {
+
+namespace {
+MoeLayer make_moe(ParameterSet& parameters, const LayerSetup& setup, int64_t layer,
+                  const std::string& name, double output_std) {
+  const ModelConfig& model = setup.scenario.model_config;
+  const MoeLayerConfig& moe = model.moe_layer_config;
+  const DistributedConfig& distributed = setup.scenario.distributed_config;
+  const int64_t block = layer + 1;
+  const RouterSetup router{model,
+                           setup.scenario.routing,
+                           name,
+                           layer,
+                           layer / moe.moe_every_k_layers,
+                           block,
+                           setup.at.ddp,
+                           setup.grid.ddp(),
+                           setup.grid.expert_sharding(),
+                           setup.scenario.training_config.numerics == "full",
+                           setup.balance,
+                           setup.trace};
+  DispatcherConfig dispatch;
+  dispatch.layer = layer;
+  dispatch.experts = moe.num_experts;
+  dispatch.top_k = moe.top_k;
+  dispatch.moe = moe;
+  if (distributed.comm_optimization.all_to_all_overlap)
+    dispatch.chunks = distributed.comm_optimization.all_to_all_chunks;
+  std::vector<MoeLayer::Beside> beside;
+  double routed_weight = 1;
+  if (moe.shared_expert_hidden_size > 0) {
+    const auto k = static_cast<double>(moe.top_k);
+    routed_weight = moe.shared_expert_weighted ? k / (k + 1) : 1;
+    beside.push_back({Ffn(parameters, {name + ".shared_expert", model.hidden_size,
+                                       moe.shared_expert_hidden_size, moe.expert_activation,
+                                       moe.expert_bias, model.init_std, output_std, block}),
+                      moe.shared_expert_weighted ? 1 / (k + 1) : 1});
+  }
+  if (moe.dense_ffn_beside_moe)
+    beside.push_back(
+        {Ffn(parameters, {name + ".dense", model.hidden_size, model.ffn_width(), model.activation,
+                          model.ffn_bias, model.init_std, output_std, block}),
+         1});
+  auto router_part = make_router(parameters, router);
+  auto experts = std::make_unique<GroupedExperts>(parameters, model, setup.grid, setup.at.ep,
+                                                  name + ".experts", output_std, block);
+  return MoeLayer(
+      std::move(router_part),
+      std::make_unique<AllToAllDispatcher>(dispatch, setup.grid, setup.communicators.ep.get()),
+      std::move(experts), std::move(beside), routed_weight);
+}
+}  // namespace
+
+TransformerLayer::TransformerLayer(ParameterSet& parameters, const LayerSetup& setup,
+                                   int64_t layer) {
+  const ModelConfig& model = setup.scenario.model_config;
+  const std::string name = "layers." + std::to_string(layer);
+  const int64_t block = layer + 1;
+  // Projections back to the residual stream start smaller, as in GPT-2: 2 L of them add up.
+  const double output_std = model.init_std / std::sqrt(2.0 * static_cast<double>(model.num_layers));
+  attention_norm_ = Norm(parameters, model, name + ".attention_norm", block);
+  attention_ = Attention(parameters, model, name + ".attention", output_std, block);
+  ffn_norm_ = Norm(parameters, model, name + ".ffn_norm", block);
+  attention_dropout_ = Dropout(model.dropout, layer, DropoutSite::attention);
+  ffn_dropout_ = Dropout(model.dropout, layer, DropoutSite::ffn);
+  if (model.is_moe_layer(layer)) {
+    moe_.emplace(make_moe(parameters, setup, layer, name + ".moe", output_std));
+  } else {
+    ffn_.emplace(parameters,
+                 FfnConfig{name + ".ffn", model.hidden_size, model.ffn_width(), model.activation,
+                           model.ffn_bias, model.init_std, output_std, block});
+  }
+}
+
+Tensor TransformerLayer::forward(Context& context, const MicroBatch& batch, const Tensor& x,
+                                 Saved& saved) {
+  const Tensor normed = attention_norm_.forward(context, x, saved.attention_norm);
+  const Tensor attended = attention_.forward(context, normed, saved.attention);
+  attention_dropout_.apply(context, batch, attended);
+  const Tensor middle = context.activation(x.shape, "residual after attention");
+  context.launch(add(x, attended, middle));
+  const Tensor normed2 = ffn_norm_.forward(context, middle, saved.ffn_norm);
+  const Tensor out = moe_ ? moe_->forward(context, batch, normed2, saved.moe)
+                          : ffn_->forward(context, normed2, saved.ffn);
+  ffn_dropout_.apply(context, batch, out);
+  context.launch(add(middle, out, out));
+  return out;
+}
+
+Tensor TransformerLayer::backward(Context& context, const MicroBatch& batch, const Tensor& dy,
+                                  Saved& saved) {
+  // dy is the gradient of both branches; dropout needs a copy of it.
+  const auto branch = [&](const Dropout& dropout, const Tensor& gradient) {
+    if (!dropout.active(batch)) return gradient;
+    const Tensor copied = context.activation(gradient.shape, "dropped gradient");
+    dropout.apply_to(context, batch, gradient, copied);
+    return copied;
+  };
+  const Tensor d_out = branch(ffn_dropout_, dy);
+  const Tensor d_normed2 = moe_ ? moe_->backward(context, batch, d_out, saved.moe)
+                                : ffn_->backward(context, saved.ffn, d_out);
+  const Tensor d_middle = ffn_norm_.backward(context, saved.ffn_norm, d_normed2);
+  context.launch(add(d_middle, dy, d_middle));
+  const Tensor d_attended = branch(attention_dropout_, d_middle);
+  const Tensor d_normed = attention_.backward(context, saved.attention, d_attended);
+  const Tensor dx = attention_norm_.backward(context, saved.attention_norm, d_normed);
+  context.launch(add(dx, d_middle, dx));
+  return dx;
+}
+
+}  // namespace moetwin

@@ -1,0 +1,50 @@
+#pragma once
+// One pre-norm transformer layer: x + attention(norm(x)), then + FFN or MoE of the next norm.
+
+#include <optional>
+
+#include "core/moe/balance.h"
+#include "core/moe/layer.h"
+#include "core/nn/attention.h"
+#include "core/nn/dropout.h"
+#include "core/nn/ffn.h"
+#include "core/nn/norm.h"
+#include "core/parallel/communicators.h"
+#include "core/scenario/scenario.h"
+#include "core/topology/grid.h"
+
+namespace moetwin {
+
+/// What building a layer needs to know of the rank.
+struct LayerSetup {
+  const Scenario& scenario;
+  const Grid& grid;
+  Coordinates at;
+  const Communicators& communicators;
+  BalanceState& balance;
+  std::shared_ptr<const RoutingTrace> trace;
+};
+
+class TransformerLayer {
+ public:
+  struct Saved {
+    Norm::Saved attention_norm, ffn_norm;
+    Attention::Saved attention;
+    Ffn::Saved ffn;
+    MoeLayer::Saved moe;
+  };
+  TransformerLayer(ParameterSet& parameters, const LayerSetup& setup, int64_t layer);
+
+  Tensor forward(Context& context, const MicroBatch& batch, const Tensor& x, Saved& saved);
+  Tensor backward(Context& context, const MicroBatch& batch, const Tensor& dy, Saved& saved);
+  bool is_moe() const { return moe_.has_value(); }
+
+ private:
+  Norm attention_norm_, ffn_norm_;
+  Attention attention_;
+  Dropout attention_dropout_, ffn_dropout_;
+  std::optional<Ffn> ffn_;
+  std::optional<MoeLayer> moe_;
+};
+
+}  // namespace moetwin
