@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <cstring>
+#include <fstream>
 #include <memory>
 #include <ostream>
 
@@ -9,33 +11,30 @@
 #include "cli/scenario_arguments.h"
 #include "cli/text_table.h"
 #include "cli/verbs.h"
+#include "core/base/error.h"
 #include "core/topology/grid.h"
+#include "core/topology/layout_svg.h"
 
 namespace moetwin {
 namespace {
 
 struct TopologyArguments {
   ScenarioArguments scenario;
+  std::string svg;
+  int64_t gpus_per_node = 8;
   bool all = false;
 };
 
 std::string experts_text(const Grid& grid, const ModelConfig& model, int64_t ep) {
-  const int64_t n = grid.local_experts();
-  if (n == 0) return "none";
-  const int64_t first = grid.first_expert(ep);
-  std::string text = n == 1 ? fmt::format("{}", first) : fmt::format("{}-{}", first, first + n - 1);
-  if (grid.hidden_sharding() > 1) {
-    const int64_t width = model.expert_width() / grid.hidden_sharding();
-    const int64_t begin = grid.hidden_row(ep) * width;
-    text += fmt::format(", F {}-{}", begin, begin + width - 1);
-  }
-  return text;
+  const std::string experts = experts_label(grid, ep), width = width_label(grid, model, ep);
+  if (experts.empty()) return "none";
+  return width.empty() ? experts : experts + ", " + width;
 }
 
 void print_ranks(std::ostream& out, const Grid& grid, const ModelConfig& model, bool all) {
   constexpr int64_t kMost = 64;
   TextTable table({false, false, false, false, false, false, false, true});
-  table.row({"rank", "pp", "ddp", "tp", "edp", "ep", "etp", "experts of each MoE layer"});
+  table.row({"rank", "pp", "ddp", "tp", "edp", "ep", "etp", "of each MoE layer"});
   const int64_t shown = all ? grid.world() : std::min(grid.world(), kMost);
   for (int64_t rank = 0; rank < shown; ++rank) {
     const Coordinates at = grid.coordinates(rank);
@@ -58,6 +57,13 @@ int run_topology(const TopologyArguments& arguments, const Output& output) {
   print_groups(output.out, grid, arguments.all ? static_cast<size_t>(grid.world()) : 16);
   output.out << "\nRanks\n";
   print_ranks(output.out, grid, m, arguments.all);
+  if (arguments.svg.empty()) return 0;
+  std::ofstream file(arguments.svg, std::ios::binary);
+  file << layout_svg(grid, m, s.name, arguments.gpus_per_node);
+  if (!file.flush())
+    throw Error(ErrorClass::configuration,
+                fmt::format("--svg: cannot write '{}': {}", arguments.svg, std::strerror(errno)));
+  output.err << "wrote " << arguments.svg << "\n";
   return 0;
 }
 
@@ -72,6 +78,10 @@ void add_topology(CLI::App& app, Action& action) {
       "  moetwin topology scenarios/seed-high-ep.json --svg layout.svg");
   auto arguments = std::make_shared<TopologyArguments>();
   add_scenario_arguments(*verb, arguments->scenario);
+  verb->add_option("--svg", arguments->svg, "Write a picture of the layout")->type_name("OUT");
+  verb->add_option("--gpus-per-node", arguments->gpus_per_node, "Consecutive ranks on one node")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
+      ->capture_default_str();
   verb->add_flag("--all", arguments->all, "Spell out every group and every rank");
   verb->callback([arguments, &action] {
     action = [arguments](const Output& output) { return run_topology(*arguments, output); };

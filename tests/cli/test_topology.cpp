@@ -14,7 +14,7 @@ TEST_CASE("topology prints seed 001's eight ranks, groups and experts") {
   CHECK(ran.code == 0);
   CHECK_THAT(ran.out, Contains("{0,1} {2,3} {4,5} {6,7}") && Contains("{0,2,4,6} {1,3,5,7}"));
   CHECK_THAT(ran.out, Contains("64 per MoE layer, 32 on each rank, 4 copies of each"));
-  CHECK_THAT(ran.out, Contains("5   0    5   0    2   1    0  32-63"));
+  CHECK_THAT(ran.out, Contains("5   0    5   0    2   1    0  experts 32–63"));
 }
 
 TEST_CASE("tensor and pipeline parallel layouts are printed") {
@@ -37,4 +37,17 @@ TEST_CASE("a large world is cut short unless all is asked for") {
   const Ran brief = run({"topology", file});
   CHECK_THAT(brief.out, Contains("and 960 more ranks") && Contains("and 48 more"));
   CHECK_THAT(run({"topology", file, "--all"}).out, Contains("1023") && !Contains("more ranks"));
+}
+
+TEST_CASE("the picture is written, or the reason why not") {
+  const Folder folder("topology-svg");
+  const std::string file = folder.write("seed.json", kSeedScenario);
+  const Ran ran = run({"topology", file, "--svg", folder.file("out.svg"), "--gpus-per-node", "4"});
+  CHECK(ran.code == 0);
+  CHECK_THAT(folder.read("out.svg"), Catch::Matchers::StartsWith("<svg") &&
+                                         Contains("seed: world size 16 = DP 8") &&
+                                         Contains("node 3 · 4 GPUs"));
+  const Ran bad = run({"topology", file, "--svg", folder.file("none/out.svg")});
+  CHECK(bad.code == 2);
+  CHECK_THAT(bad.err, Contains("cannot write") && Contains("No such file"));
 }
