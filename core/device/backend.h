@@ -83,6 +83,8 @@ class Cluster {
  public:
   virtual ~Cluster() = default;
   virtual int64_t world() const = 0;
+  /// Of rank 0's device, known before run().
+  virtual DeviceProperties device() const = 0;
   /// One line for reports: what is modelled or found, with settings that change results.
   virtual std::string description() const = 0;
   virtual void run(const std::function<void(Backend&)>& program) = 0;

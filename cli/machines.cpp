@@ -1,0 +1,47 @@
+#include "cli/machines.h"
+
+#include <filesystem>
+#include <thread>
+
+#include "backends/sim/cluster.h"
+#include "core/base/error.h"
+#include "core/ops/isa.h"
+
+namespace moetwin {
+
+namespace fs = std::filesystem;
+
+std::vector<std::string> shipped_directories(const Scenario& scenario, const std::string& kind) {
+  std::vector<std::string> found;
+  const auto add = [&](const fs::path& directory) {
+    std::error_code ignored;
+    if (fs::is_directory(directory, ignored))
+      found.push_back(fs::weakly_canonical(directory).string());
+  };
+  if (!scenario.path.empty()) add(fs::path(scenario.path).parent_path() / kind);
+  std::error_code no_proc;
+  const fs::path program = fs::read_symlink("/proc/self/exe", no_proc);
+  if (!no_proc) {
+    // build/cli/moetwin, build/tests/x/test_y, PREFIX/bin/moetwin
+    for (fs::path up = program.parent_path(); up.has_relative_path(); up = up.parent_path()) {
+      add(up / "scenarios" / kind);
+      add(up / "share" / "moetwin" / "scenarios" / kind);
+    }
+  }
+  return found;
+}
+
+std::unique_ptr<Cluster> make_machine(const Scenario& scenario, const MachineOptions& options) {
+  if (options.backend != "sim")
+    throw Error(ErrorClass::configuration,
+                "--backend " + options.backend + " is not in this build; legal here: sim");
+  SimOptions sim;
+  sim.threads = options.threads > 0
+                    ? options.threads
+                    : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  sim.profile_directories = shipped_directories(scenario, "clusters");
+  sim.references = [isa = best_isa()](const Op& op) { return reference_of(op, isa); };
+  return make_sim_cluster(scenario, sim);
+}
+
+}  // namespace moetwin

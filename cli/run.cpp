@@ -1,0 +1,166 @@
+// `moetwin run FILE`: trains a scenario on a machine and records what happened.
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <ostream>
+
+#include "cli/environment.h"
+#include "cli/machines.h"
+#include "cli/scenario_arguments.h"
+#include "cli/verbs.h"
+#include "core/base/error.h"
+#include "core/moe/routing_trace.h"
+#include "core/record/progress.h"
+#include "core/record/recorder.h"
+#include "core/record/summary.h"
+#include "core/scenario/model_size.h"
+#include "core/scenario/read.h"
+#include "core/train/data.h"
+#include "core/train/train.h"
+
+namespace moetwin {
+namespace {
+
+struct RunArguments {
+  ScenarioArguments scenario;
+  MachineOptions machine;
+  std::string out, numerics, fidelity;
+  int64_t seed = -1, gpus = 0;
+  bool quiet = false, json = false;
+};
+
+// The one thing a signal handler may touch.
+std::atomic<int> caught_signal{0};
+void remember_signal(int number) { caught_signal = number; }
+
+/// One answer per step for all ranks, whichever asks first.
+class StopDecision {
+ public:
+  bool after(int64_t step) {
+    const std::lock_guard lock(mutex_);
+    return decided_.emplace(step, caught_signal != 0).first->second;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<int64_t, bool> decided_;
+};
+
+/// What the options say, as overrides of the scenario's keys.
+void apply_options(RunArguments& a) {
+  auto& set = a.scenario.overrides;
+  if (!a.numerics.empty()) set.push_back("training_config.numerics=" + a.numerics);
+  if (!a.fidelity.empty()) set.push_back("cluster.fidelity=" + a.fidelity);
+  if (a.seed >= 0) set.push_back("training_config.seed=" + std::to_string(a.seed));
+}
+
+std::string default_directory(const Scenario& scenario, const std::string& backend) {
+  const auto now = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
+  return fmt::format("runs/{}-{}-{:%Y%m%d-%H%M%S}", scenario.name, backend, now);
+}
+
+int run(RunArguments a, const Output& output) {
+  apply_options(a);
+  std::vector<std::string> warnings;
+  Scenario scenario = read_scenario(a.scenario, &warnings);
+  for (const std::string& warning : warnings) output.err << "warning: " << warning << "\n";
+  check_supported(scenario);
+  const Grid grid(scenario.distributed_config, scenario.model_config.moe_layer_config.num_experts,
+                  scenario.model_config.expert_width());
+  const bool numerics = scenario.training_config.numerics == "full";
+
+  const auto started = std::chrono::steady_clock::now();
+  const auto wall = [started] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+  };
+  const std::unique_ptr<TokenSource> data = numerics ? open_data(scenario) : nullptr;
+  const auto cluster = make_machine(scenario, a.machine);
+
+  RunInfo info;
+  info.directory = !a.out.empty() ? a.out
+                   : !scenario.output.directory.empty()
+                       ? scenario.output.directory
+                       : default_directory(scenario, a.machine.backend);
+  info.backend = a.machine.backend;
+  info.cluster = cluster->description();
+  info.device = cluster->device();
+  info.model_flop_per_step = training_flop_per_step(scenario);
+  info.settings = scenario_to_json(scenario);
+  info.notes = warnings;
+  if (data) info.notes.push_back("data: " + data->description());
+  if (!numerics && scenario.routing.source == "learned" &&
+      scenario.model_config.num_moe_layers() > 0)
+    info.notes.push_back("routing: numerics are off, so `" + scenario.routing.without_numerics +
+                         "` counts stand in for the learned router");
+  Progress progress(scenario.training_config.steps, output.err, is_terminal(output.err), wall);
+  const int64_t every = scenario.output.log_every;
+  if (!a.quiet)
+    info.on_step = [&progress, every](const StepRow& row) {
+      if (row.step % every == 0 || row.step == 1) progress.show(row);
+    };
+  Recorder recorder(scenario, grid, info);
+
+  StopDecision stop;
+  caught_signal = 0;
+  const auto old_term = std::signal(SIGTERM, remember_signal),
+             old_int = std::signal(SIGINT, remember_signal);
+  TrainerServices services;
+  services.data = data.get();
+  services.recorder = &recorder;
+  services.trace = load_trace(scenario);
+  services.stop_after = [&stop](int64_t step) { return stop.after(step); };
+  cluster->run([&](Backend& device) { train_rank(device, scenario, grid, services); });
+  std::signal(SIGTERM, old_term);
+  std::signal(SIGINT, old_int);
+  progress.finish();
+
+  RunEnd end;
+  end.wall_seconds = wall();
+  end.environment = environment_json();
+  const Report& report = recorder.finish(end);
+  if (a.json) {
+    output.out << report_json(report);
+  } else if (!a.quiet) {
+    output.out << summary(report, scenario) << "\nRun directory: " << info.directory << "\n";
+  }
+  return caught_signal != 0 ? 128 + caught_signal : 0;
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, Action& action) {
+  CLI::App* verb = app.add_subcommand("run", "Train a scenario on a modelled cluster or on GPUs");
+  auto a = std::make_shared<RunArguments>();
+  add_scenario_arguments(*verb, a->scenario);
+  verb->add_option("--backend", a->machine.backend,
+                   "The machine: sim (modelled) or cuda (real GPUs)")
+      ->check(CLI::IsMember({"sim", "cuda"}));
+  verb->add_option("--out", a->out, "Run directory (default: runs/NAME-BACKEND-TIME)")
+      ->type_name("DIR");
+  verb->add_option("--numerics", a->numerics,
+                   "full: train for real; none: time, memory and traffic only")
+      ->check(CLI::IsMember({"full", "none"}));
+  verb->add_option("--fidelity", a->fidelity, "Network of the modelled cluster")
+      ->check(CLI::IsMember({"representative", "fluid", "flow"}));
+  verb->add_option("--seed", a->seed, "Another seed")->type_name("N");
+  verb->add_option("--threads", a->machine.threads, "Workers for arithmetic (default: all cores)")
+      ->type_name("N");
+  verb->add_flag("--quiet", a->quiet, "No progress, no summary");
+  verb->add_flag("--json", a->json, "Print the report as JSON instead of the summary");
+  verb->footer(
+      "Examples:\n"
+      "  moetwin run scenarios/quickstart.json\n"
+      "  moetwin run scenarios/seed-high-ep.json --numerics none\n"
+      "  moetwin run scenarios/quickstart.json --set training_config.steps=50 --out runs/short");
+  verb->callback([a, &action] { action = [a](const Output& output) { return run(*a, output); }; });
+}
+
+}  // namespace moetwin

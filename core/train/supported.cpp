@@ -1,0 +1,34 @@
+#include "core/train/supported.h"
+
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+
+namespace moetwin {
+
+void check_supported(const Scenario& s) {
+  std::string problems;
+  const auto refuse = [&](const std::string& key, const std::string& value, const char* legal) {
+    problems += fmt::format("{}{}: {}: not built yet in the trainer; legal here: {}",
+                            problems.empty() ? "" : "\n", key, value, legal);
+  };
+  const DistributedConfig& d = s.distributed_config;
+  if (d.tensor_parallel_size > 1)
+    refuse("distributed_config.tensor_parallel_size", std::to_string(d.tensor_parallel_size), "1");
+  if (d.pipeline_parallel_size > 1)
+    refuse("distributed_config.pipeline_parallel_size", std::to_string(d.pipeline_parallel_size),
+           "1");
+  if (d.expert_tensor_parallel_size > 1)
+    refuse("distributed_config.expert_tensor_parallel_size",
+           std::to_string(d.expert_tensor_parallel_size), "1");
+  if (d.zero_stage > 1)
+    refuse("distributed_config.zero_stage", std::to_string(d.zero_stage), "0, 1");
+  if (s.training_config.dtype == "fp16" && s.training_config.numerics == "full")
+    refuse("training_config.dtype", "fp16 with numerics full (it needs loss scaling)",
+           "fp32, bf16");
+  if (s.cluster.fidelity == "representative")
+    refuse("cluster.fidelity", "representative", "fluid, flow");
+  if (!problems.empty()) throw Error(ErrorClass::configuration, problems);
+}
+
+}  // namespace moetwin

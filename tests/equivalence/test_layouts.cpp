@@ -1,0 +1,77 @@
+// Every layout must train exactly what one rank trains (semantics 2): gradients of equal weights
+// and ten steps with clipping active, in fp64 to 1e-9. A pairwise cover by default; the whole
+// product with MOETWIN_ALL_LAYOUTS=1.
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <map>
+
+#include "tests/equivalence/layouts.h"
+#include "tests/support/train_run.h"
+
+using namespace moetwin;
+using namespace moetwin::test;
+
+namespace {
+
+constexpr int64_t kSteps = 10;
+constexpr size_t kShards = 4;
+
+const std::vector<Layout>& layouts_under_test() {
+  static const std::vector<Layout> layouts = [] {
+    const std::vector<Layout> all = all_layouts();
+    return std::getenv("MOETWIN_ALL_LAYOUTS") ? all : pairwise_cover(all);
+  }();
+  return layouts;
+}
+
+void check_replicas(const TrainResult& result) {
+  std::map<std::string, uint64_t> first;
+  for (const auto& of_rank : result.checksums)
+    for (const auto& [name, hash] : of_rank) CHECK(first.emplace(name, hash).first->second == hash);
+}
+
+void check_shard(size_t shard) {
+  std::map<std::string, TrainResult> references;
+  const std::vector<Layout>& layouts = layouts_under_test();
+  for (size_t i = 0; i < layouts.size(); ++i) {
+    const Layout& layout = layouts[i];
+    // Layouts with one reference fall into one shard.
+    if (std::hash<std::string>{}(reference_key(layout)) % kShards != shard) continue;
+    INFO(layout.name());
+    auto reference = references.find(reference_key(layout));
+    if (reference == references.end())
+      reference =
+          references
+              .emplace(reference_key(layout), train_in_child(reference_scenario(layout, kSteps)))
+              .first;
+    const TrainResult result = train_in_child(layout_scenario(layout, kSteps));
+    const TrainResult& expected = reference->second;
+    const Distance gradients = distance(result.gradients, expected.gradients);
+    CAPTURE(gradients.where);
+    CHECK(gradients.value <= 1e-9);
+    const Distance parameters = distance(result.parameters, expected.parameters);
+    CAPTURE(parameters.where);
+    CHECK(parameters.value <= 1e-9);
+    CHECK(result.counts == expected.counts);
+    REQUIRE(result.losses.size() == kSteps);
+    for (size_t s = 0; s < kSteps; ++s) {
+      CHECK(result.losses[s] == Approx(expected.losses[s]).epsilon(1e-9));
+      CHECK(result.gradient_norms[s] == Approx(expected.gradient_norms[s]).epsilon(1e-9));
+      CHECK(expected.gradient_norms[s] > 0.05);  // clipping is active
+    }
+    check_replicas(result);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("the cover is small and closes every pair") {
+  const std::vector<Layout> cover = pairwise_cover(all_layouts());
+  CHECK(cover.size() <= 300);
+  WARN(cover.size() << " layouts in the cover of " << all_layouts().size());
+}
+TEST_CASE("layouts train what one rank trains, part 1", "[part1]") { check_shard(0); }
+TEST_CASE("layouts train what one rank trains, part 2", "[part2]") { check_shard(1); }
+TEST_CASE("layouts train what one rank trains, part 3", "[part3]") { check_shard(2); }
+TEST_CASE("layouts train what one rank trains, part 4", "[part4]") { check_shard(3); }

@@ -1,0 +1,244 @@
+#include "tests/support/train_run.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <mutex>
+#include <stdexcept>
+
+#include "backends/sim/cluster.h"
+#include "core/base/error.h"
+#include "core/record/recorder.h"
+#include "core/train/data.h"
+#include "core/train/train.h"
+#include "tests/support/in_child.h"
+
+namespace moetwin::test {
+
+namespace {
+
+// A byte stream for the way out of the child.
+class Writer {
+ public:
+  template <class T>
+  void put(const T& value) {
+    bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
+  }
+  void put(const std::string& text) {
+    put(text.size());
+    bytes += text;
+  }
+  template <class T>
+  void put(const std::vector<T>& values) {
+    put(values.size());
+    bytes.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
+  }
+  std::string bytes;
+};
+
+class Reader {
+ public:
+  explicit Reader(const std::string& bytes) : at_(bytes.data()) {}
+  template <class T>
+  T get() {
+    T value;
+    std::memcpy(&value, at_, sizeof value);
+    at_ += sizeof value;
+    return value;
+  }
+  std::string text() {
+    const auto n = get<size_t>();
+    std::string s(at_, n);
+    at_ += n;
+    return s;
+  }
+  template <class T>
+  std::vector<T> list() {
+    std::vector<T> values(get<size_t>());
+    std::memcpy(values.data(), at_, values.size() * sizeof(T));
+    at_ += values.size() * sizeof(T);
+    return values;
+  }
+
+ private:
+  const char* at_;
+};
+
+std::vector<double> to_doubles(Trainer& trainer, const Tensor& tensor) {
+  const auto n = static_cast<size_t>(tensor.elements());
+  std::vector<double> values(n);
+  if (tensor.dtype == DType::f64) {
+    trainer.context().to_host(tensor, values.data(), trainer.context().streams.compute);
+  } else {
+    require(tensor.dtype == DType::f32, "tests compare fp32 or fp64");
+    std::vector<float> narrow(n);
+    trainer.context().to_host(tensor, narrow.data(), trainer.context().streams.compute);
+    std::copy(narrow.begin(), narrow.end(), values.begin());
+  }
+  return values;
+}
+
+int64_t global_index(const Parameter& p, int64_t i) {
+  const int64_t c = i % p.local[2], b = i / p.local[2] % p.local[1],
+                a = i / (p.local[1] * p.local[2]);
+  return ((a + p.offset[0]) * p.global[1] + b + p.offset[1]) * p.global[2] + c + p.offset[2];
+}
+
+/// Puts this rank's owned elements where they belong.
+void scatter(Trainer& trainer, GlobalTensors& tensors, bool gradients) {
+  for (FlatGroup& group : trainer.groups()) {
+    if (!group.counts_in_norm()) continue;
+    for (const FlatBucket& bucket : group.buckets()) {
+      const int64_t begin = group.own_begin(bucket), end = begin + group.own_count(bucket);
+      const std::vector<double> own =
+          to_doubles(trainer, gradients ? group.gradient(begin, end - begin)
+                                        : group.value(begin, end - begin));
+      for (const FlatPlace& place : group.places()) {
+        const Parameter& p = *place.parameter;
+        auto& all = tensors[p.name];
+        all.resize(static_cast<size_t>(p.global[0] * p.global[1] * p.global[2]),
+                   std::numeric_limits<double>::quiet_NaN());
+        for (int64_t i = std::max(begin, place.begin);
+             i < std::min(end, place.begin + p.elements()); ++i)
+          all[static_cast<size_t>(global_index(p, i - place.begin))] =
+              own[static_cast<size_t>(i - begin)];
+      }
+    }
+  }
+}
+
+std::map<std::string, uint64_t> checksum(Trainer& trainer) {
+  std::map<std::string, uint64_t> sums;
+  for (const Parameter& p : trainer.parameters().all()) {
+    uint64_t hash = 1469598103934665603ull;
+    for (const double v : to_doubles(trainer, p.value)) {
+      uint64_t bits;
+      std::memcpy(&bits, &v, sizeof bits);
+      hash = (hash ^ bits) * 1099511628211ull;
+    }
+    // Experts of the same ids are replicas; the place in the global tensor tells which.
+    sums[p.name + "@" + std::to_string(p.offset[0]) + "," + std::to_string(p.offset[1]) + "," +
+         std::to_string(p.offset[2])] = hash;
+  }
+  return sums;
+}
+
+std::string run(const Scenario& original, const TrainRunOptions& options) {
+  Scenario scenario = original;
+  scenario.memory.poison = options.poison;
+  scenario.output.check_access = options.check_access;
+  const Grid grid(scenario.distributed_config, scenario.model_config.moe_layer_config.num_experts,
+                  scenario.model_config.expert_width());
+  TrainResult result;
+  RunInfo info;
+  info.on_step = [&](const StepRow& row) {
+    result.losses.push_back(row.loss);
+    result.gradient_norms.push_back(row.grad_norm);
+    result.step_seconds.push_back(row.seconds());
+    std::vector<int64_t> counts;
+    for (const LayerRow& layer : row.layers)
+      counts.insert(counts.end(), layer.counts.begin(), layer.counts.end());
+    result.counts.push_back(std::move(counts));
+  };
+  Recorder recorder(scenario, grid, info);
+  const auto data =
+      synthetic_data(static_cast<uint64_t>(scenario.training_config.seed),
+                     scenario.model_config.sequence_length, scenario.model_config.vocab_size);
+  TrainerServices services;
+  services.data = data.get();
+  services.recorder = &recorder;
+  result.checksums.resize(static_cast<size_t>(grid.world()));
+  services.hooks.after_gradients = [&](Trainer& trainer, int64_t step) {
+    if (step == 1) scatter(trainer, result.gradients, true);
+  };
+  services.hooks.after_step = [&](Trainer& trainer, int64_t step) {
+    if (step != scenario.training_config.steps) return;
+    scatter(trainer, result.parameters, false);
+    result.checksums[static_cast<size_t>(trainer.rank())] = checksum(trainer);
+  };
+  SimOptions sim;
+  sim.threads = options.threads;
+  const auto cluster = make_sim_cluster(scenario, sim);
+  cluster->run([&](Backend& device) { train_rank(device, scenario, grid, services); });
+
+  Writer out;
+  for (const GlobalTensors* tensors : {&result.gradients, &result.parameters}) {
+    out.put(tensors->size());
+    for (const auto& [name, values] : *tensors) {
+      out.put(name);
+      out.put(values);
+    }
+  }
+  out.put(result.losses);
+  out.put(result.gradient_norms);
+  out.put(result.step_seconds);
+  out.put(result.counts.size());
+  for (const auto& c : result.counts) out.put(c);
+  out.put(result.checksums.size());
+  for (const auto& of_rank : result.checksums) {
+    out.put(of_rank.size());
+    for (const auto& [name, hash] : of_rank) {
+      out.put(name);
+      out.put(hash);
+    }
+  }
+  return out.bytes;
+}
+
+}  // namespace
+
+TrainResult train_in_child(const Scenario& scenario, const TrainRunOptions& options) {
+  ChildLimits limits;
+  limits.timeout = std::chrono::milliseconds(static_cast<int64_t>(options.timeout_seconds * 1000));
+  limits.result_bytes = size_t{64} << 20;
+  const std::string bytes = in_child([&] { return run(scenario, options); }, limits);
+  Reader in(bytes);
+  TrainResult result;
+  for (GlobalTensors* tensors : {&result.gradients, &result.parameters}) {
+    for (auto n = in.get<size_t>(); n > 0; --n) {
+      const std::string name = in.text();
+      (*tensors)[name] = in.list<double>();
+    }
+  }
+  result.losses = in.list<double>();
+  result.gradient_norms = in.list<double>();
+  result.step_seconds = in.list<double>();
+  result.counts.resize(in.get<size_t>());
+  for (auto& c : result.counts) c = in.list<int64_t>();
+  result.checksums.resize(in.get<size_t>());
+  for (auto& of_rank : result.checksums) {
+    for (auto n = in.get<size_t>(); n > 0; --n) {
+      const std::string name = in.text();
+      of_rank[name] = in.get<uint64_t>();
+    }
+  }
+  return result;
+}
+
+Distance distance(const GlobalTensors& a, const GlobalTensors& b, double floor) {
+  if (a.size() != b.size())
+    throw std::runtime_error("the two sets of tensors have different sizes");
+  double all = 0;
+  for (const auto& [name, values] : b)
+    for (const double v : values) all += v * v;
+  all = std::sqrt(all);
+  Distance worst;
+  for (const auto& [name, expected] : b) {
+    const auto it = a.find(name);
+    if (it == a.end() || it->second.size() != expected.size())
+      throw std::runtime_error("tensor " + name + " is missing or has another size");
+    double difference = 0, norm = 0;
+    for (size_t i = 0; i < expected.size(); ++i) {
+      const double d = it->second[i] - expected[i];
+      difference += d * d;
+      norm += expected[i] * expected[i];
+    }
+    const double relative = std::sqrt(difference) / std::max(std::sqrt(norm), floor * all);
+    // NaN marks an element that no rank owns: worse than any number.
+    if (std::isnan(relative)) return {std::numeric_limits<double>::infinity(), name};
+    if (relative > worst.value) worst = {relative, name};
+  }
+  return worst;
+}
+
+}  // namespace moetwin::test
