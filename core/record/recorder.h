@@ -14,8 +14,7 @@
 
 #include "core/device/backend.h"
 #include "core/record/rank_step.h"
-#include "core/record/report.h"
-#include "core/record/step_row.h"
+#include "core/record/report_builder.h"
 #include "core/scenario/scenario.h"
 #include "core/topology/grid.h"
 
@@ -27,8 +26,7 @@ struct RunInfo {
   std::string backend;      ///< "sim" | "cuda"
   std::string cluster;      ///< Cluster::description()
   DeviceProperties device;  ///< of any rank: name, memory_bytes, peak_flop_per_second, peak_source
-  double model_flop_per_step = 0;     ///< all ranks (semantics 7); 0: MFU unknown
-  double hardware_flop_per_step = 0;  ///< with recompute; 0: equal to the model's
+  double hardware_flop_per_step = 0;  ///< all ranks, with recompute; 0: equal to the model's FLOP
   Json::Value settings;               ///< of the scenario and the machine, as they ended up
   std::vector<std::string> notes;     ///< for the summary: substituted routers, warnings
   /// Called once per step, in step order, when the step is complete; under the record's lock.
@@ -41,18 +39,19 @@ struct RunEnd {
   Json::Value environment;
 };
 
+/// Shared by all ranks of a process. Files stay under temporary names until finish().
 class Recorder {
  public:
-  /// Makes the directory and the files in it under temporary names. Throws Error(configuration)
-  /// naming the path when it cannot be written.
+  /// Makes the directory and opens its files. Throws Error(configuration) naming the path when it
+  /// cannot be written.
   Recorder(const Scenario& scenario, const Grid& grid, RunInfo info);
   /// Without finish(), takes away what it wrote.
   ~Recorder();
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
 
-  /// Whether the step's profile should be taken with detail (Backend::take_profile) for the
-  /// timeline.
+  /// Whether the timeline shows this step. Backend::take_profile at the end of step s is asked for
+  /// the detail of what follows: pass it wants_detail(s + 1).
   bool wants_detail(int64_t step) const;
   /// From any thread. Every rank adds its steps in order.
   void add(RankStep step);
@@ -62,30 +61,29 @@ class Recorder {
   /// Validation loss after the step, once all ranks are in; NaN before.
   double validation_loss(int64_t step) const;
 
-  /// Steps that all ranks have completed.
+  /// Number of the last step that all ranks have completed.
   int64_t steps_done() const;
-  /// Gives every file its name, also when the run ended early; report.json appears last. The report
-  /// is of the steps that all ranks completed.
-  const Report& finish(const RunEnd& end);
+  /// Gives every file its name, also when the run ended early; report.json appears last. What only
+  /// some ranks completed is left out. Called once, when no rank adds any more.
+  Report finish(const RunEnd& end);
 
  private:
+  struct RankPart;
   struct PendingStep;
-  void complete(PendingStep& pending);
+  struct Files;
+  struct Validation;
+  StepRow complete(PendingStep& pending);
+  void write(const PendingStep& pending, const StepRow& row);
 
   const Scenario scenario_;
   const Grid grid_;
-  RunInfo info_;
+  const RunInfo info_;
   mutable std::mutex mutex_;
   std::map<int64_t, std::unique_ptr<PendingStep>> pending_;
-  struct Validation {
-    std::vector<double> ce_sum;
-    std::vector<int64_t> tokens;
-    int64_t ranks = 0;
-  };
   std::map<int64_t, Validation> validations_;
-  struct Files;
   std::unique_ptr<Files> files_;
-  ReportBuilder report_;
+  double last_end_;
+  ReportBuilder builder_;
 };
 
 }  // namespace moetwin

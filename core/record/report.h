@@ -3,25 +3,20 @@
 
 #include <json/value.h>
 
+#include <array>
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/device/allocator.h"
 #include "core/record/step_row.h"
-#include "core/scenario/scenario.h"
 #include "core/topology/grid.h"
 
 namespace moetwin {
 
 inline constexpr const char* kReportSchema = "moetwin-report/1";
-/// The report's routing figures are means over this many last steps.
-inline constexpr int64_t kRoutingWindow = 20;
-
-struct RunInfo;
-struct RunEnd;
 
 /// Something a user should act on.
 struct Verdict {
@@ -32,35 +27,53 @@ struct Verdict {
   std::string evidence, advice;
 };
 
+/// One MoE layer over the last `routing_window_steps` steps: means over steps.
 struct LayerReport {
   int64_t layer = 0;
   RoutingMetrics metrics;
   double aux = 0, z = 0, importance = 0, load_variance = 0;
-  std::vector<double> mean_probability;  ///< empty: unknown
-  std::vector<double> load_share;        ///< [E] n_i / sum n over the window
+  std::vector<double> mean_probability;  ///< [E]; empty: unknown (no learned router)
+  std::vector<double> load_share;        ///< [E] n_i / sum n
   double churn = 0;                      ///< NaN: unknown
 };
 
+/// Peaks of the ranks of one expert-parallel group.
+struct EpGroupMemory {
+  Group group;
+  int64_t lowest = 0, highest = 0;
+};
+
 struct Report {
-  std::string scenario, backend, fidelity, cluster, device_name, peak_source;
-  int64_t seed = 0, world_size = 0, steps_asked = 0, steps_done = 0;
-  int64_t steps_measured = 0;  ///< in throughput, parts and traffic: without warm-up
-  double wall_seconds = 0, simulated_seconds = 0;
+  std::string scenario, backend, fidelity, cluster, device_name, peak_source, dtype;
+  int64_t seed = 0, world_size = 0;
+  int64_t steps_asked = 0;
+  int64_t steps_done = 0;      ///< number of the last step that all ranks completed
+  int64_t steps_recorded = 0;  ///< by this run; fewer than steps_done after a resume
+  int64_t dense_data_parallel = 1, expert_data_parallel = 1, expert_parallel = 1;
+  int64_t tensor_parallel = 1, pipeline_parallel = 1, num_experts = 0, local_experts = 0;
+  int64_t steps_measured = 0;  ///< behind throughput, parts and traffic: without warm-up
+  double wall_seconds = 0;
+  double device_seconds = 0;                                  ///< all steps, on the machine's clock
   double first_loss = 0, last_loss = 0, validation_last = 0;  ///< NaN: unknown
+  std::vector<std::pair<int64_t, double>> validation_series;  ///< step, loss
   double tokens_per_second = 0, samples_per_second = 0, step_seconds_median = 0;
-  double mfu = 0, hfu = 0, peak_flop_per_second = 0;  ///< mfu, hfu NaN: unknown
-  int64_t median_step = 0;                            ///< whose parts are shown
-  StepParts parts;                                    ///< of that step, mean over ranks
-  std::vector<StepParts> parts_per_rank;
+  double mfu = 0, hfu = 0;  ///< NaN: unknown
+  double peak_flop_per_second = 0;
+  int64_t median_step = 0;                ///< whose parts are shown
+  StepParts parts;                        ///< of that step, mean over ranks
+  std::vector<StepParts> parts_per_rank;  ///< of that step
   std::vector<int64_t> peak_bytes_per_rank;
-  int64_t memory_capacity_bytes = 0;
+  int64_t memory_capacity_bytes = 0;  ///< of a rank; 0: unknown
   int64_t fullest_rank = 0;
   std::array<int64_t, kMemoryClasses> classes_of_fullest{};  ///< at its peak
-  /// Peak of expert-parallel rank i: the largest over its copies.
-  std::vector<int64_t> peak_bytes_per_ep_rank;
-  std::map<std::string, double> traffic_per_step, traffic_off_node_per_step;  ///< bytes, all ranks
+  std::vector<EpGroupMemory> ep_groups;
+  struct Sent {
+    double bytes = 0, off_node = 0;
+  };
+  std::map<std::string, Sent> traffic_per_step, traffic_by_purpose;  ///< all ranks together
   double host_syncs_per_step = 0;
-  double aux_loss_factor = 0;
+  double aux_loss_factor = 0, z_loss_factor = 0, importance_loss_factor = 0;
+  int64_t routing_window_steps = 0;
   std::vector<LayerReport> layers;
   std::vector<Verdict> verdicts;
   std::vector<std::string> notes;
@@ -70,26 +83,5 @@ struct Report {
 };
 
 Json::Value report_json(const Report& report);
-
-/// Gathers a report while steps pass; keeps little per step.
-class ReportBuilder {
- public:
-  ReportBuilder(const Scenario& scenario, const Grid& grid);
-  /// Steps in order, each with its parts by rank and the memory of each rank.
-  void add(const StepRow& row, const std::vector<StepParts>& parts,
-           const std::vector<MemoryUse>& memory);
-  void add_validation(double loss) { validation_last_ = loss; }
-  int64_t steps() const { return steps_; }
-  Report build(const Scenario& scenario, const Grid& grid, const RunInfo& info,
-               const RunEnd& end) const;
-
- private:
-  struct Measured {
-    int64_t step;
-    double seconds;
-  };
-  int64_t warmup_, steps_ = 0;
-  double validation_last_;
-};
 
 }  // namespace moetwin
