@@ -1,0 +1,49 @@
+#include "backends/sim/cluster/machine.h"
+
+#include <fmt/format.h>
+
+namespace moetwin {
+
+Machine::Machine(ClusterProfile profile, int64_t world)
+    : profile_(std::move(profile)), world_(world) {
+  nodes_ = (world + profile_.gpus_per_node - 1) / profile_.gpus_per_node;
+  first_nic_ = 2 * world;
+  first_uplink_ = first_nic_ + 2 * nodes_ * profile_.nics_per_node;
+  ports_ = first_uplink_ + (has_uplinks() ? 2 * nodes_ : 0);
+}
+
+int64_t Machine::nic_of(int64_t rank) const {
+  const int64_t gpus_per_nic = profile_.gpus_per_node / profile_.nics_per_node;
+  return node_of(rank) * profile_.nics_per_node + (rank % profile_.gpus_per_node) / gpus_per_nic;
+}
+
+BytesPerSecond Machine::bandwidth(int64_t port) const {
+  if (port < first_nic_) return profile_.nvlink.effective();
+  if (port < first_uplink_) return profile_.nic.effective();
+  return BytesPerSecond(profile_.nic.effective().value *
+                        static_cast<double>(profile_.nics_per_node) / profile_.oversubscription);
+}
+
+std::string Machine::port_name(int64_t port) const {
+  const char* direction = port % 2 == 0 ? "up" : "down";
+  if (port < first_nic_) return fmt::format("gpu{}-{}", port / 2, direction);
+  if (port < first_uplink_) return fmt::format("nic{}-{}", (port - first_nic_) / 2, direction);
+  return fmt::format("node{}-{}", (port - first_uplink_) / 2, direction);
+}
+
+void Machine::route(int64_t from, int64_t to, std::vector<int64_t>& ports) const {
+  ports.clear();
+  if (from == to) return;
+  if (same_node(from, to)) {
+    ports.assign({nvlink(from, Direction::up), nvlink(to, Direction::down)});
+    return;
+  }
+  ports.push_back(nic(from, Direction::up));
+  if (has_uplinks()) {
+    ports.push_back(uplink(node_of(from), Direction::up));
+    ports.push_back(uplink(node_of(to), Direction::down));
+  }
+  ports.push_back(nic(to, Direction::down));
+}
+
+}  // namespace moetwin

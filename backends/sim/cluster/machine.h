@@ -1,0 +1,51 @@
+#pragma once
+// The ports of the modelled machine: every GPU's two directions into its node's switch, every NIC's
+// two directions, and where the fabric is oversubscribed every node's uplink. A port is numbered;
+// what passes through it shares its bandwidth.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "backends/sim/cluster/profile.h"
+
+namespace moetwin {
+
+enum class Direction : int32_t { up = 0, down = 1 };  ///< up: away from the GPU
+
+class Machine {
+ public:
+  Machine(ClusterProfile profile, int64_t world);
+
+  const ClusterProfile& profile() const { return profile_; }
+  int64_t world() const { return world_; }
+  int64_t nodes() const { return nodes_; }
+  int64_t node_of(int64_t rank) const { return rank / profile_.gpus_per_node; }
+  bool same_node(int64_t a, int64_t b) const { return node_of(a) == node_of(b); }
+
+  int64_t ports() const { return ports_; }
+  int64_t nvlink(int64_t rank, Direction d) const { return 2 * rank + static_cast<int64_t>(d); }
+  int64_t nic(int64_t rank, Direction d) const {
+    return first_nic_ + 2 * nic_of(rank) + static_cast<int64_t>(d);
+  }
+  /// Number of the NIC that `rank` uses.
+  int64_t nic_of(int64_t rank) const;
+  bool has_uplinks() const { return profile_.oversubscription > 1; }
+  int64_t uplink(int64_t node, Direction d) const {
+    return first_uplink_ + 2 * node + static_cast<int64_t>(d);
+  }
+  BytesPerSecond bandwidth(int64_t port) const;
+  std::string port_name(int64_t port) const;
+  /// Latency of one step from one rank to another.
+  Seconds latency(int64_t from, int64_t to) const {
+    return same_node(from, to) ? profile_.nvlink.latency : profile_.nic.latency;
+  }
+  /// The ports that bytes from one rank to another pass, in order; none for a rank itself.
+  void route(int64_t from, int64_t to, std::vector<int64_t>& ports) const;
+
+ private:
+  ClusterProfile profile_;
+  int64_t world_, nodes_, first_nic_, first_uplink_, ports_;
+};
+
+}  // namespace moetwin

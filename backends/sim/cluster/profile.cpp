@@ -1,0 +1,147 @@
+#include "backends/sim/cluster/profile.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "backends/sim/cluster/figures.h"
+#include "core/base/error.h"
+
+namespace moetwin {
+namespace {
+
+namespace fs = std::filesystem;
+using Rule = Figures::Rule;
+
+LinkProfile read_link(Figures& in, const std::string& path) {
+  LinkProfile link;
+  link.bandwidth = BytesPerSecond(in.figure(path + ".bytes_per_second", Rule::positive));
+  link.efficiency = in.figure(path + ".efficiency", Rule::fraction);
+  link.latency = Seconds(in.figure(path + ".latency_seconds", Rule::not_negative));
+  return link;
+}
+
+// "default" and, where they differ, single kinds.
+std::array<double, kKernelKinds> read_efficiencies(Figures& in, const std::string& path) {
+  std::array<double, kKernelKinds> values{};
+  const double otherwise = in.figure(path + ".default", Rule::fraction);
+  for (int k = 0; k < kKernelKinds; ++k)
+    values[static_cast<size_t>(k)] = in.figure_or(
+        path + "." + kernel_kind_name(static_cast<KernelKind>(k)), Rule::fraction, otherwise);
+  return values;
+}
+
+GpuProfile read_gpu(Figures& in) {
+  GpuProfile gpu;
+  gpu.name = in.text_or("gpu.name", "");
+  gpu.memory = Bytes(in.figure("gpu.memory_bytes", Rule::positive));
+  gpu.memory_bandwidth = BytesPerSecond(in.figure("gpu.memory_bytes_per_second", Rule::positive));
+  for (DType d : {DType::f32, DType::bf16, DType::f16, DType::f64})
+    gpu.matmul_peak[static_cast<size_t>(d)] = FlopPerSecond(
+        in.figure(std::string("gpu.matmul_flop_per_second.") + dtype_name(d), Rule::positive));
+  gpu.vector_peak = FlopPerSecond(in.figure("gpu.vector_flop_per_second.fp32", Rule::positive));
+  gpu.vector_peak_fp64 =
+      FlopPerSecond(in.figure("gpu.vector_flop_per_second.fp64", Rule::positive));
+  gpu.compute_efficiency = read_efficiencies(in, "gpu.compute_efficiency");
+  gpu.bandwidth_efficiency = read_efficiencies(in, "gpu.bandwidth_efficiency");
+  gpu.kernel_seconds = Seconds(in.figure("gpu.kernel_seconds", Rule::not_negative));
+  gpu.launch_overhead_seconds =
+      Seconds(in.figure("gpu.launch_overhead_seconds", Rule::not_negative));
+  return gpu;
+}
+
+void read_slow_ranks(Figures& in, std::map<int64_t, double>& slow) {
+  const Json::Value* list = in.any("slow_ranks");
+  if (!list) return;
+  if (!list->isObject()) return in.fault("slow_ranks", "must be {\"rank\": factor, ...}");
+  for (const std::string& rank : list->getMemberNames()) {
+    const Json::Value& factor = (*list)[rank];
+    const bool number = !rank.empty() && rank.size() < 10 &&
+                        rank.find_first_not_of("0123456789") == std::string::npos;
+    if (!number || !factor.isNumeric() || factor.asDouble() <= 0)
+      in.fault("slow_ranks." + rank, "must be a rank with a factor greater than 0");
+    else
+      slow[std::stoll(rank)] = factor.asDouble();
+  }
+}
+
+std::vector<std::string> known_profiles(const std::vector<std::string>& directories) {
+  std::vector<std::string> names;
+  for (const std::string& directory : directories) {
+    std::error_code none;
+    for (const auto& entry : fs::directory_iterator(directory, none))
+      if (entry.path().extension() == ".json") names.push_back(entry.path().stem().string());
+  }
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  return names;
+}
+
+}  // namespace
+
+const char* kernel_kind_name(KernelKind kind) {
+  constexpr const char* kNames[] = {"gemm",        "grouped_gemm", "attention",
+                                    "elementwise", "reduction",    "gather",
+                                    "sort",        "optimizer",    "copy"};
+  return kNames[static_cast<int>(kind)];
+}
+
+ClusterProfile parse_cluster_profile(const std::string& text, const std::string& name) {
+  Figures in(text, name);
+  ClusterProfile profile;
+  profile.name = fs::path(name).stem().string();
+  profile.path = name;
+  profile.description = in.text_or("description", "");
+  profile.gpu = read_gpu(in);
+  profile.gpus_per_node = in.count("node.gpus", 1);
+  profile.nics_per_node = in.count("node.nics", 1);
+  if (profile.nics_per_node > 0 && profile.gpus_per_node % profile.nics_per_node != 0)
+    in.fault("node.nics", fmt::format("{} must divide node.gpus, which is {}",
+                                      profile.nics_per_node, profile.gpus_per_node));
+  if (in.has("max_nodes")) profile.max_nodes = in.count("max_nodes", 1);
+  profile.nvlink = read_link(in, "nvlink");
+  profile.nic = read_link(in, "nic");
+  profile.pcie = read_link(in, "pcie");
+  profile.oversubscription = in.figure("fabric.oversubscription", Rule::positive);
+  if (profile.oversubscription < 1)
+    in.fault("fabric.oversubscription", "must be 1 (non-blocking) or more");
+  profile.collective_seconds = Seconds(in.figure("collective_seconds", Rule::not_negative));
+  profile.price_per_gpu_hour = in.figure_or("price_per_gpu_hour", Rule::not_negative, 0);
+  profile.currency = in.text_or("currency", "USD");
+  read_slow_ranks(in, profile.slow_ranks);
+  in.finish();
+  for (DType d : {DType::f32, DType::bf16, DType::f16, DType::f64}) {
+    const std::string key = std::string("gpu.matmul_flop_per_second.") + dtype_name(d);
+    profile.sources[key] = in.source(key);
+  }
+  return profile;
+}
+
+ClusterProfile read_cluster_profile(const std::string& name,
+                                    const std::vector<std::string>& directories) {
+  std::vector<std::string> candidates;
+  if (name.find('/') != std::string::npos || fs::path(name).extension() == ".json") {
+    candidates.push_back(name);
+    for (const std::string& d : directories) candidates.push_back((fs::path(d) / name).string());
+  } else {
+    for (const std::string& d : directories)
+      candidates.push_back((fs::path(d) / (name + ".json")).string());
+  }
+  for (const std::string& file : candidates) {
+    std::ifstream stream(file, std::ios::binary);
+    std::error_code none;
+    if (!stream || fs::is_directory(file, none)) continue;
+    std::ostringstream text;
+    text << stream.rdbuf();
+    return parse_cluster_profile(text.str(), file);
+  }
+  throw Error(ErrorClass::configuration,
+              fmt::format("cluster.profile: \"{}\" is neither a machine profile nor a file; known "
+                          "profiles: {}",
+                          name, fmt::join(known_profiles(directories), ", ")));
+}
+
+}  // namespace moetwin

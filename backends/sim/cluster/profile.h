@@ -1,0 +1,67 @@
+#pragma once
+// A machine profile (scenarios/clusters/*.json): what one GPU, one node and the fabric can do.
+// Every figure in the file is {"value": number, "source": "where it is from"}; sources are kept for
+// reports. All rates are per direction.
+
+#include <array>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/base/units.h"
+#include "core/device/op.h"
+
+namespace moetwin {
+
+inline constexpr int kKernelKinds = 9;
+/// "gemm", "grouped_gemm", ...: the keys of efficiencies.
+const char* kernel_kind_name(KernelKind kind);
+
+struct GpuProfile {
+  std::string name;
+  Bytes memory;  ///< usable by the program, after the driver's own
+  BytesPerSecond memory_bandwidth;
+  /// Dense peaks by DType (fp32, bf16, fp16, fp64) of matrix products; zero: not known.
+  std::array<FlopPerSecond, 6> matmul_peak{};
+  FlopPerSecond vector_peak, vector_peak_fp64;  ///< of everything else
+  /// Share of the peaks that kernels of each kind reach, by KernelKind.
+  std::array<double, kKernelKinds> compute_efficiency{}, bandwidth_efficiency{};
+  Seconds kernel_seconds;           ///< fixed time on the device per kernel
+  Seconds launch_overhead_seconds;  ///< host time per kernel launch
+};
+
+/// A kind of port: one direction of a link that a GPU or a node has.
+struct LinkProfile {
+  BytesPerSecond bandwidth;  ///< peak
+  double efficiency = 1;     ///< share of it that large messages reach
+  Seconds latency;           ///< of one step of a collective over it
+  BytesPerSecond effective() const { return BytesPerSecond(bandwidth.value * efficiency); }
+};
+
+struct ClusterProfile {
+  std::string name, path;
+  std::string description;
+  GpuProfile gpu;
+  int64_t gpus_per_node = 1;
+  int64_t nics_per_node = 1;  ///< divides gpus_per_node or equals it; GPUs share them in order
+  int64_t max_nodes = 0;      ///< 0: any number
+  LinkProfile nvlink;         ///< of each GPU into the node's switch
+  LinkProfile nic;
+  LinkProfile pcie;             ///< GPU to host memory
+  double oversubscription = 1;  ///< NIC bandwidth of a node / bandwidth of its uplink; 1: none
+  Seconds collective_seconds;   ///< fixed time of every collective with bytes to move
+  double price_per_gpu_hour = 0;
+  std::string currency = "USD";
+  std::map<int64_t, double> slow_ranks;  ///< rank -> factor on the time of its kernels
+  /// Key path -> where its figure is from.
+  std::map<std::string, std::string> sources;
+};
+
+/// Reads the profile `name` from the first of `directories` that has `<name>.json`, or the file
+/// `name` when it names one. Throws Error(configuration) listing every fault with file, line, key,
+/// value and rule; an unknown name lists the known ones.
+ClusterProfile read_cluster_profile(const std::string& name,
+                                    const std::vector<std::string>& directories);
+ClusterProfile parse_cluster_profile(const std::string& text, const std::string& name);
+
+}  // namespace moetwin
