@@ -1,0 +1,29 @@
+#include "backends/sim/cost/roofline.h"
+
+#include <algorithm>
+
+namespace moetwin {
+
+FlopPerSecond peak(const GpuProfile& gpu, KernelKind kind, DType dtype) {
+  if (dtype == DType::i32 || dtype == DType::i64) dtype = DType::f32;
+  if (kind == KernelKind::gemm || kind == KernelKind::grouped_gemm || kind == KernelKind::attention)
+    return gpu.matmul_peak[static_cast<size_t>(dtype)];
+  // 16-bit values are widened before element-wise arithmetic, which runs at the fp32 rate.
+  return dtype == DType::f64 ? gpu.vector_peak_fp64 : gpu.vector_peak;
+}
+
+Seconds cost(const KernelWork& work, const GpuProfile& gpu) {
+  const auto kind = static_cast<size_t>(work.kind);
+  const Seconds arithmetic =
+      Flop(work.flop) /
+      FlopPerSecond(peak(gpu, work.kind, work.dtype).value * gpu.compute_efficiency[kind]);
+  const Seconds memory = Bytes(work.bytes) / BytesPerSecond(gpu.memory_bandwidth.value *
+                                                            gpu.bandwidth_efficiency[kind]);
+  return std::max(arithmetic, memory) + gpu.kernel_seconds;
+}
+
+Seconds copy_cost(Bytes bytes, const LinkProfile& pcie) {
+  return pcie.latency + bytes / pcie.effective();
+}
+
+}  // namespace moetwin

@@ -1,0 +1,21 @@
+#pragma once
+// Seconds for one kernel on a given GPU from its FLOP and bytes. Part 5 adds terms (tiles, waves,
+// group sizes) behind the same signatures.
+
+#include "backends/sim/cluster/profile.h"
+#include "core/base/units.h"
+#include "core/device/op.h"
+
+namespace moetwin {
+
+/// Dense peak of arithmetic in `dtype` for kernels of `kind`; integers count as fp32.
+FlopPerSecond peak(const GpuProfile& gpu, KernelKind kind, DType dtype);
+
+/// Roofline (Williams et al. 2009): max(FLOP / (peak * compute efficiency), bytes / (memory
+/// bandwidth * bandwidth efficiency)) + the fixed time of a kernel.
+Seconds cost(const KernelWork& work, const GpuProfile& gpu);
+
+/// A copy between host and device: latency + bytes / effective bandwidth.
+Seconds copy_cost(Bytes bytes, const LinkProfile& pcie);
+
+}  // namespace moetwin
