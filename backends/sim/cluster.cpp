@@ -1,0 +1,88 @@
+#include "backends/sim/cluster.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "backends/sim/cluster/machine.h"
+#include "backends/sim/runtime/sim_backend.h"
+#include "backends/sim/runtime/simulation.h"
+#include "core/base/error.h"
+
+namespace moetwin {
+namespace {
+
+Fidelity parse_fidelity(const std::string& name) {
+  if (name == "fluid") return Fidelity::fluid;
+  if (name == "flow") return Fidelity::flow;
+  throw Error(ErrorClass::configuration,
+              fmt::format("cluster.fidelity \"{}\" cannot be run here; legal: fluid, flow{}", name,
+                          name == "representative"
+                              ? " (representative composes recorded runs: not in this version)"
+                              : ""));
+}
+
+class SimCluster : public Cluster {
+ public:
+  SimCluster(const Scenario& scenario, ClusterProfile profile, SimOptions options)
+      : options_(std::move(options)),
+        machine_(std::move(profile), scenario.distributed_config.world_size) {
+    const ClusterProfile& p = machine_.profile();
+    const int64_t world = machine_.world();
+    require(world >= 1, "a world has ranks");
+    const int64_t nodes = scenario.cluster.nodes;
+    if (nodes > 0 && nodes * p.gpus_per_node < world)
+      throw Error(
+          ErrorClass::configuration,
+          fmt::format("cluster.nodes: {} nodes of {} GPUs are {} GPUs, but "
+                      "distributed_config.world_size is {}: {} nodes are needed",
+                      nodes, p.gpus_per_node, nodes * p.gpus_per_node, world, machine_.nodes()));
+    if (p.max_nodes > 0 && machine_.nodes() > p.max_nodes)
+      throw Error(
+          ErrorClass::configuration,
+          fmt::format("cluster.profile \"{}\" has at most {} nodes of {} GPUs: {} GPUs, but "
+                      "distributed_config.world_size is {}",
+                      p.name, p.max_nodes, p.gpus_per_node, p.max_nodes * p.gpus_per_node, world));
+    settings_.numerics = scenario.training_config.numerics == "full";
+    settings_.memory_report = scenario.memory.on_exceed == "report";
+    settings_.compute_dtype = parse_dtype(scenario.training_config.dtype);
+    settings_.kernels = parse_kernel_class(scenario.cluster.kernels);
+    settings_.algorithm = parse_algorithm(scenario.cluster.collective_algorithm);
+    settings_.fidelity = parse_fidelity(scenario.cluster.fidelity);
+  }
+
+  int64_t world() const override { return machine_.world(); }
+
+  std::string description() const override {
+    const ClusterProfile& p = machine_.profile();
+    return fmt::format("{} x {} on {} node{} ({}), modelled: {}", machine_.world(), p.gpu.name,
+                       machine_.nodes(), machine_.nodes() == 1 ? "" : "s", p.name,
+                       Actors::description(settings_.fidelity));
+  }
+
+  void run(const std::function<void(Backend&)>& program) override {
+    Simulation(machine_, settings_, options_).run(program);
+  }
+
+ private:
+  SimOptions options_;
+  Machine machine_;
+  Simulation::Settings settings_;
+};
+
+}  // namespace
+
+std::unique_ptr<Cluster> make_sim_cluster(const Scenario& scenario, ClusterProfile profile,
+                                          const SimOptions& options) {
+  return std::make_unique<SimCluster>(scenario, std::move(profile), options);
+}
+
+std::unique_ptr<Cluster> make_sim_cluster(const Scenario& scenario, const SimOptions& options) {
+  std::vector<std::string> directories = options.profile_directories;
+  if (!scenario.path.empty())
+    directories.push_back(std::filesystem::path(scenario.path).parent_path().string());
+  return make_sim_cluster(scenario, read_cluster_profile(scenario.cluster.profile, directories),
+                          options);
+}
+
+}  // namespace moetwin

@@ -1,0 +1,137 @@
+#include "backends/sim/runtime/actors.h"
+
+#include <fmt/format.h>
+
+#include <simgrid/s4u.hpp>
+#include <vector>
+
+#include "backends/sim/runtime/network.h"
+#include "core/base/error.h"
+
+namespace moetwin {
+
+namespace s4u = simgrid::s4u;
+
+namespace {
+struct Helper {
+  s4u::SemaphorePtr work = s4u::Semaphore::create(0);
+  Transfer transfer;
+};
+}  // namespace
+
+struct Actors::Inside {
+  const Machine& machine;
+  Settings settings;
+  s4u::Host* control = nullptr;
+  std::unique_ptr<Network> network;
+  std::vector<s4u::SemaphorePtr> wakes;
+  std::vector<std::unique_ptr<Helper>> helpers;
+  std::vector<Helper*> idle;
+  std::function<void(std::exception_ptr)> failed;
+
+  Inside(const Machine& m, Settings s) : machine(m), settings(std::move(s)) {}
+  // An exception that leaves an actor ends the process, so none does, except SimGrid's own on a
+  // kill.
+  void guarded(const std::function<void()>& body) {
+    std::exception_ptr error;
+    try {
+      body();
+    } catch (const simgrid::ForcefulKillException&) {
+      throw;
+    } catch (...) {
+      error = std::current_exception();
+    }
+    if (error) failed(error);  // outside of the handler: it lets other actors run
+  }
+  void help(Helper& helper) {
+    for (;;) {
+      helper.work->acquire();
+      const Transfer transfer = std::move(helper.transfer);
+      s4u::this_actor::sleep_until(transfer.start);
+      network->pass(transfer);
+      idle.push_back(&helper);
+      transfer.done(std::max(transfer.start, s4u::Engine::get_clock()));
+    }
+  }
+};
+
+Actors::Actors(const Machine& machine, Settings settings)
+    : inside_(std::make_unique<Inside>(machine, std::move(settings))) {}
+
+Actors::~Actors() = default;
+
+void Actors::run(const std::function<void(int64_t)>& body, const std::function<void()>& deadlock,
+                 const std::function<void(std::exception_ptr)>& failed) {
+  if (s4u::Engine::is_initialized())
+    throw Error(ErrorClass::internal,
+                "internal error: a second simulation in one process: SimGrid keeps one clock per "
+                "process; fork one process per simulation");
+  std::vector<std::string> words{
+      "moetwin",
+      "--log=root.thres:critical",
+      "--log=root.fmt:%m%n",
+      "--log=ker_engine.thres:critical",
+      "--cfg=network/model:CM02",
+      "--cfg=network/crosstraffic:0",
+      "--cfg=network/TCP-gamma:1e12",
+      "--cfg=network/weight-S:0",
+      "--cfg=contexts/guard-size:0",
+      fmt::format("--cfg=contexts/stack-size:{}", inside_->settings.stack_bytes / 1024)};
+  if (!inside_->settings.context_factory.empty())
+    words.push_back("--cfg=contexts/factory:" + inside_->settings.context_factory);
+  std::vector<char*> arguments;
+  for (std::string& w : words) arguments.push_back(w.data());
+  arguments.push_back(nullptr);
+  int count = static_cast<int>(words.size());
+  s4u::Engine engine(&count, arguments.data());
+  engine.on_deadlock_cb(deadlock);
+
+  auto* zone = s4u::create_star_zone("cluster");
+  inside_->control = zone->create_host("control", 1e9);
+  inside_->network = inside_->settings.fidelity == Fidelity::fluid
+                         ? make_fluid_network(inside_->machine, zone)
+                         : make_flow_network(inside_->machine, zone);
+  zone->seal();
+  inside_->failed = failed;
+  const int64_t world = inside_->machine.world();
+  for (int64_t rank = 0; rank < world; ++rank) inside_->wakes.push_back(s4u::Semaphore::create(0));
+  for (int64_t rank = 0; rank < world; ++rank)
+    s4u::Actor::create(fmt::format("rank {}", rank), inside_->control,
+                       [this, rank, &body] { inside_->guarded([&] { body(rank); }); });
+  engine.run();
+  inside_->idle.clear();
+  inside_->helpers.clear();
+  inside_->wakes.clear();
+}
+
+void Actors::block(int64_t rank) { inside_->wakes[static_cast<size_t>(rank)]->acquire(); }
+void Actors::wake(int64_t rank) { inside_->wakes[static_cast<size_t>(rank)]->release(); }
+double Actors::clock() const { return s4u::Engine::get_clock(); }
+void Actors::kill_others() { s4u::Actor::kill_all(); }
+
+void Actors::carry(Transfer transfer) {
+  if (inside_->idle.empty()) {
+    inside_->helpers.push_back(std::make_unique<Helper>());
+    Helper* helper = inside_->helpers.back().get();
+    helper->transfer = std::move(transfer);
+    Inside* inside = inside_.get();
+    s4u::Actor::create("helper", inside_->control, [inside, helper] {
+      inside->guarded([&] { inside->help(*helper); });
+    })->daemonize();
+    helper->work->release();
+    return;
+  }
+  Helper* helper = inside_->idle.back();
+  inside_->idle.pop_back();
+  helper->transfer = std::move(transfer);
+  helper->work->release();
+}
+
+std::string Actors::description(Fidelity fidelity) {
+  return fmt::format(
+      "SimGrid {}, {} network, CM02 without cross-traffic, TCP window bound off "
+      "(network/TCP-gamma 1e12)",
+      SIMGRID_VERSION_TEXT, fidelity == Fidelity::fluid ? "fluid" : "flow");
+}
+
+}  // namespace moetwin

@@ -1,0 +1,27 @@
+#pragma once
+// How a collective's bytes pass the machine's ports. Both networks live on SimGrid resources.
+
+#include <memory>
+
+#include "backends/sim/runtime/actors.h"
+
+namespace simgrid::s4u {
+class NetZone;
+}
+
+namespace moetwin {
+
+class Network {
+ public:
+  virtual ~Network() = default;
+  /// Called on a helper at the transfer's start; returns at its end.
+  virtual void pass(const Transfer& transfer) = 0;
+};
+
+/// Latency, then the bytes of every port, shared fairly with all that uses the port at the time. A
+/// collective with many ports is represented by the 32 that take longest.
+std::unique_ptr<Network> make_fluid_network(const Machine& machine, simgrid::s4u::NetZone* zone);
+/// Every step's transfers as flows over the links of their route.
+std::unique_ptr<Network> make_flow_network(const Machine& machine, simgrid::s4u::NetZone* zone);
+
+}  // namespace moetwin

@@ -1,0 +1,107 @@
+#pragma once
+// Where the members of a group meet: calls are matched in order, compared, planned and carried.
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends/sim/collective/arithmetic.h"
+#include "backends/sim/collective/plan.h"
+#include "backends/sim/runtime/task_graph.h"
+#include "core/device/communicator.h"
+
+namespace moetwin {
+
+class SimBackend;
+class Simulation;
+struct GroupState;
+
+/// One collective, from its first member's call until its end.
+struct Collective {
+  struct Member {
+    SimBackend* backend = nullptr;  ///< null: has not called yet
+    int32_t stream = 0;
+    uint64_t sequence = 0;
+    int64_t row_bytes = 0;
+    HostSizes send_rows, recv_rows;
+    bool arrived = false;
+  };
+  GroupState* group = nullptr;
+  CollectiveKind kind = CollectiveKind::barrier;
+  uint64_t number =
+      0;  ///< n-th collective of its group, from 1; n-th of its pair for send and recv
+  std::vector<int64_t> ranks;  ///< group rank of each member; empty: all, in order
+  std::vector<Member> members;
+  int64_t called = 0, arrived = 0;
+  double start = 0, end = 0;  ///< start: latest arrival so far
+  size_t first = 0;  ///< the member that called first; its call is compared with the others
+  DType dtype = DType::f32;
+  int64_t count = 0, root = 0;
+  ReduceOp reduce = ReduceOp::sum;
+  const char* purpose = "";
+  CollectiveShape shape;
+  Plan plan;
+  TaskGraph::Handle task;  ///< null: there is no data to move
+  std::vector<MemberData> data;
+
+  int64_t group_rank(size_t member) const {
+    return ranks.empty() ? static_cast<int64_t>(member) : ranks[member];
+  }
+  /// World rank of a member, whether it has called or not.
+  int64_t world_rank(size_t member) const;
+  /// "all_reduce 3 of group ep0 (gradients)".
+  std::string name() const;
+};
+
+/// What the communicators of one group and name share.
+struct GroupState {
+  Group group;
+  std::string name;
+  std::vector<uint64_t> calls;  ///< collectives called so far, by member
+  std::deque<std::shared_ptr<Collective>> waiting_for_calls;  ///< in order; the first is `oldest`
+  uint64_t oldest = 1;
+  struct Pair {
+    uint64_t sends = 0, receives = 0;
+    std::deque<std::shared_ptr<Collective>> waiting_for_calls;
+    uint64_t oldest = 1;
+  };
+  std::map<std::pair<int64_t, int64_t>, Pair> pairs;  ///< (from, to) -> matched in order
+};
+
+/// All groups of a run.
+class Rendezvous {
+ public:
+  explicit Rendezvous(Simulation& simulation) : simulation_(simulation) {}
+
+  /// The state that rank's n-th communicator with this group and name shares with the other
+  /// members' n-th.
+  GroupState& group(const Group& group, const std::string& name, int64_t rank_in_group);
+  /// Enters one member's call; throws Error(deadlock) where it does not fit the others'.
+  std::shared_ptr<Collective> call(GroupState& group, int64_t rank_in_group, SimBackend& backend,
+                                   int32_t stream, const CollectiveCall& call, size_t& member);
+
+ private:
+  std::shared_ptr<Collective> find(GroupState& group, int64_t rank_in_group,
+                                   const CollectiveCall& call, size_t& member);
+  void compare(const Collective& collective, size_t member, const CollectiveCall& call,
+               SimBackend& backend) const;
+  void add_data(Collective& collective, size_t member, SimBackend& backend, int32_t stream,
+                const CollectiveCall& call);
+  void plan(Collective& collective);
+
+  struct Key {
+    int64_t base, n0, stride0, n1, stride1;
+    std::string name;
+    auto operator<=>(const Key&) const = default;
+  };
+  struct Communicators {
+    std::vector<std::unique_ptr<GroupState>> made;
+    std::vector<size_t> next;  ///< by member: how many it has made
+  };
+  Simulation& simulation_;
+  std::map<Key, Communicators> groups_;
+};
+
+}  // namespace moetwin

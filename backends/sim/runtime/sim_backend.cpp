@@ -1,0 +1,447 @@
+#include "backends/sim/runtime/sim_backend.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "backends/sim/cost/roofline.h"
+#include "backends/sim/runtime/sim_communicator.h"
+#include "core/base/error.h"
+
+namespace moetwin {
+
+SimBackend::SimBackend(Simulation& simulation, int64_t rank)
+    : simulation_(simulation), gpu_(simulation.machine().profile().gpu) {
+  const Machine& machine = simulation.machine();
+  const Simulation::Settings& settings = simulation.settings();
+  properties_.name = gpu_.name + " (modelled)";
+  properties_.memory_bytes = static_cast<int64_t>(gpu_.memory.value);
+  properties_.rank = rank;
+  properties_.world = machine.world();
+  properties_.node = machine.node_of(rank);
+  properties_.gpus_per_node = machine.profile().gpus_per_node;
+  properties_.numerics = settings.numerics;
+  properties_.peak_flop_per_second = peak(gpu_, KernelKind::gemm, settings.compute_dtype).value;
+  const auto& sources = machine.profile().sources;
+  const auto source =
+      sources.find(std::string("gpu.matmul_flop_per_second.") + dtype_name(settings.compute_dtype));
+  if (source != sources.end()) properties_.peak_source = source->second;
+  const auto slow = machine.profile().slow_ranks.find(rank);
+  if (slow != machine.profile().slow_ranks.end()) slowness_ = slow->second;
+}
+
+bool SimBackend::supports(const Op& op) const {
+  return op.kernels != nullptr &&
+         (!simulation_.settings().numerics || simulation_.reference(op) != nullptr);
+}
+
+Block SimBackend::reserve(int64_t bytes) {
+  if (reserved_ + bytes > properties_.memory_bytes && !simulation_.settings().memory_report)
+    return {-1, 0, true};
+  reserved_ += bytes;
+  return {next_block_++, bytes, true};
+}
+
+void SimBackend::release(const Block& block) { reserved_ -= block.bytes; }
+
+std::shared_ptr<void> SimBackend::storage(const Block&, int64_t, int64_t bytes,
+                                          MemoryClass memory_class) {
+  if (!simulation_.settings().numerics && memory_class != MemoryClass::control) return nullptr;
+  // Memory of its own for every buffer: work that is still to be done keeps it although the
+  // modelled memory is in use for something else already.
+  constexpr int64_t kAlign = 64;
+  void* memory =
+      std::aligned_alloc(kAlign, static_cast<size_t>((bytes + kAlign - 1) / kAlign * kAlign));
+  if (!memory) throw std::bad_alloc();
+  return std::shared_ptr<void>(memory, std::free);
+}
+
+Stream SimBackend::stream(const char* name) {
+  streams_.emplace_back();
+  streams_.back().name = name;
+  return {static_cast<int32_t>(streams_.size()) - 1};
+}
+
+StreamQueue& SimBackend::queue(Stream stream) {
+  require(stream.id >= 0 && stream.id < static_cast<int32_t>(streams_.size()),
+          "a stream of this device");
+  return streams_[static_cast<size_t>(stream.id)];
+}
+
+void SimBackend::busy(double seconds, Activity activity) {
+  if (seconds <= 0) return;
+  Interval interval;
+  interval.start = host_;
+  host_ += seconds;
+  interval.end = host_;
+  interval.activity = activity;
+  interval.phase = phase_;
+  interval.stream = -1;
+  interval.order = order_;
+  host_log_.add(interval, detailed_);
+}
+
+void SimBackend::launch(const OpCall& call, Stream stream) {
+  queue(stream);
+  make_room(stream.id);
+  kernels_.clear();
+  call.op->kernels(call, simulation_.settings().kernels, kernels_);
+  const double overhead = gpu_.launch_overhead_seconds.value;
+  QueueItem item;
+  item.name = call.op->name;
+  item.phase = phase_;
+  item.order = ++order_;
+  item.launched = host_ + overhead;
+  double bytes = 0, at = host_;
+  for (const KernelWork& kernel : kernels_) {
+    at += overhead;
+    const double seconds = cost(kernel, gpu_).value * slowness_;
+    item.seconds += seconds;
+    item.host_bound = std::max(item.host_bound, at) + seconds;
+    bytes += kernel.bytes;
+  }
+  item.bytes = static_cast<int64_t>(bytes);
+  busy(at - host_, Activity::host);
+  host_ = at;
+  if (runs(call)) add_task(call, stream.id);
+  push(stream.id, std::move(item));
+}
+
+bool SimBackend::runs(const OpCall& call) const {
+  if (simulation_.settings().numerics) return true;
+  for (size_t i = 0; i < call.op->operands.size(); ++i)
+    if (call.op->operands[i].access != Access::read && call.tensors[i].has_storage()) return true;
+  return false;
+}
+
+void SimBackend::make_room(int32_t stream) {
+  StreamQueue& q = streams_[static_cast<size_t>(stream)];
+  const int64_t number = q.launched - kRunAhead;
+  if (number >= 0) {
+    if (q.resolved <= number) wait_for(stream, number + 1);
+    StreamQueue& now = streams_[static_cast<size_t>(stream)];
+    host_ = std::max(host_, now.ends[static_cast<size_t>(number % kRunAhead)]);
+  }
+}
+
+void SimBackend::push(int32_t stream, QueueItem item) {
+  StreamQueue& q = streams_[static_cast<size_t>(stream)];
+  if (item.kind == QueueItem::Kind::work || item.kind == QueueItem::Kind::collective) ++q.launched;
+  if (q.pending.empty() && item.kind == QueueItem::Kind::work) {
+    resolve(q, stream, item);
+    return;
+  }
+  q.pending.push_back(std::move(item));
+  if (q.pending.size() == 1) advance(stream);
+}
+
+void SimBackend::resolve(StreamQueue& q, int32_t stream, const QueueItem& item) {
+  const double end = std::max(q.end + item.seconds, item.host_bound);
+  if (item.seconds > 0) {
+    Interval interval;
+    interval.start = std::max(q.end, item.launched);
+    interval.end = end;
+    interval.activity = item.activity;
+    interval.phase = item.phase;
+    interval.stream = stream;
+    interval.name = item.name;
+    interval.bytes = item.bytes;
+    interval.order = item.order;
+    q.log.add(interval, detailed_);
+  }
+  ended(q, end);
+}
+
+void SimBackend::ended(StreamQueue& q, double end) {
+  q.end = end;
+  if (q.ends.empty()) q.ends.resize(kRunAhead);
+  q.ends[static_cast<size_t>(q.resolved++ % kRunAhead)] = end;
+}
+
+void SimBackend::advance(int32_t stream) {
+  StreamQueue& q = streams_[static_cast<size_t>(stream)];
+  while (!q.pending.empty()) {
+    QueueItem& item = q.pending.front();
+    if (item.kind == QueueItem::Kind::work) {
+      resolve(q, stream, item);
+      q.pending.pop_front();
+    } else if (item.kind == QueueItem::Kind::record) {
+      const int64_t id = item.event;
+      q.pending.pop_front();
+      resolve_event(id, q.end);
+    } else if (item.kind == QueueItem::Kind::wait) {
+      EventState* e = event(item.event);
+      if (e->time < 0) {
+        e->blocked.push_back(stream);
+        break;
+      }
+      q.end = std::max(q.end, e->time);
+      --e->waits;
+      q.pending.pop_front();
+    } else {
+      if (!item.arrived) {
+        item.arrived = true;
+        Collective& c = *item.collective;
+        c.members[item.member].arrived = true;
+        c.start = std::max({c.start, q.end, item.launched});
+        if (++c.arrived == static_cast<int64_t>(c.members.size()))
+          simulation_.all_arrived(item.collective);
+      }
+      break;
+    }
+  }
+  if (waiting_stream_ == stream &&
+      (waiting_empty_ ? q.pending.empty() : q.resolved >= waiting_resolved_)) {
+    waiting_stream_ = -1;
+    simulation_.wake_later(rank());
+  }
+}
+
+void SimBackend::resolve_event(int64_t id, double time) {
+  EventState* e = event(id);
+  e->time = time;
+  const std::vector<int32_t> blocked = std::move(e->blocked);
+  e->blocked.clear();
+  for (int32_t stream : blocked) advance(stream);
+}
+
+void SimBackend::complete(int32_t stream, const Collective& collective) {
+  StreamQueue& q = streams_[static_cast<size_t>(stream)];
+  const QueueItem item = std::move(q.pending.front());
+  q.pending.pop_front();
+  if (collective.end > collective.start || detailed_) {
+    Interval interval;
+    interval.start = collective.start;
+    interval.end = collective.end;
+    interval.activity = item.activity;
+    interval.phase = item.phase;
+    interval.stream = stream;
+    interval.name = item.name;
+    interval.group = collective.group->name.c_str();
+    interval.bytes = static_cast<int64_t>(collective.plan.sent[item.member]);
+    interval.order = item.order;
+    q.log.add(interval, detailed_);
+  }
+  note_traffic(collective, item.member);
+  ended(q, collective.end);
+  advance(stream);
+}
+
+EventState* SimBackend::event(int64_t id) {
+  require(id < first_event_ + static_cast<int64_t>(events_.size()), "an event of this device");
+  return id < first_event_ ? nullptr : &events_[static_cast<size_t>(id - first_event_)];
+}
+
+Event SimBackend::record(Stream stream) {
+  StreamQueue& q = queue(stream);
+  // An event that is over on the host's clock orders nothing any more.
+  while (!events_.empty()) {
+    const EventState& oldest = events_.front();
+    if (oldest.time < 0 || oldest.time > host_ || oldest.waits > 0 ||
+        !simulation_.tasks().done(oldest.task))
+      break;
+    events_.pop_front();
+    ++first_event_;
+  }
+  const int64_t id = first_event_ + static_cast<int64_t>(events_.size());
+  events_.emplace_back();
+  if (!q.also.empty()) chain(stream.id, simulation_.tasks().add(next_key(), {}, nullptr));
+  events_.back().task = q.last;
+  if (q.pending.empty()) {
+    events_.back().time = q.end;
+  } else {
+    QueueItem item;
+    item.kind = QueueItem::Kind::record;
+    item.event = id;
+    push(stream.id, std::move(item));
+  }
+  return {id};
+}
+
+void SimBackend::wait(Stream stream, Event awaited) {
+  StreamQueue& q = queue(stream);
+  require(awaited.id >= 0, "an event of this device");
+  EventState* e = event(awaited.id);
+  if (!e) return;
+  if (e->task && !simulation_.tasks().done(e->task)) q.also.push_back(e->task);
+  if (e->time >= 0 && q.pending.empty()) {
+    q.end = std::max(q.end, e->time);
+    return;
+  }
+  ++e->waits;
+  QueueItem item;
+  item.kind = QueueItem::Kind::wait;
+  item.event = awaited.id;
+  push(stream.id, std::move(item));
+}
+
+void SimBackend::wait_for(int32_t stream, int64_t resolved) {
+  const auto ready = [&] {
+    const StreamQueue& q = streams_[static_cast<size_t>(stream)];
+    return resolved < 0 ? q.pending.empty() : q.resolved >= resolved;
+  };
+  while (!ready()) {
+    waiting_stream_ = stream;
+    waiting_empty_ = resolved < 0;
+    waiting_resolved_ = resolved;
+    simulation_.actors().block(rank());
+  }
+  waiting_stream_ = -1;
+}
+
+void SimBackend::synchronize(Stream stream) {
+  queue(stream);
+  wait_for(stream.id, -1);
+  StreamQueue& q = streams_[static_cast<size_t>(stream.id)];
+  host_ = std::max(host_, q.end);
+  join(q);
+}
+
+void SimBackend::copy(const Tensor& tensor, const char* name, int32_t stream) {
+  make_room(stream);
+  busy(gpu_.launch_overhead_seconds.value, Activity::host);
+  QueueItem item;
+  item.name = name;
+  item.activity = phase_ == Phase::data ? Activity::data : Activity::offload;
+  item.phase = phase_;
+  item.order = ++order_;
+  item.launched = host_;
+  item.bytes = tensor.bytes();
+  item.seconds =
+      copy_cost(Bytes(static_cast<double>(tensor.bytes())), simulation_.machine().profile().pcie)
+          .value;
+  item.host_bound = host_ + item.seconds;
+  push(stream, std::move(item));
+}
+
+void SimBackend::write(const Tensor& tensor, const void* host, Stream stream) {
+  queue(stream);
+  if (tensor.has_storage() && host) {
+    const auto* bytes = static_cast<const std::byte*>(host);
+    auto staged = std::make_shared<std::vector<std::byte>>(bytes, bytes + tensor.bytes());
+    chain(stream.id, simulation_.tasks().open(next_key()));
+    StreamQueue& q = streams_[static_cast<size_t>(stream.id)];
+    simulation_.tasks().close(q.last, [to = HeldTensor(tensor), staged] {
+      if (!staged->empty()) std::memcpy(to.view.data, staged->data(), staged->size());
+    });
+  }
+  copy(tensor, "write", stream.id);
+}
+
+void SimBackend::read(const Tensor& tensor, void* host, Stream stream) {
+  queue(stream);
+  if (!tensor.has_storage())
+    throw Error(ErrorClass::internal,
+                fmt::format("internal error: \"{}\" {} is read by the host but has no storage "
+                            "(numerics none keeps only tensors of class control)",
+                            tensor.name(), tensor.shape.str()));
+  copy(tensor, "read", stream.id);
+  synchronize(stream);
+  if (tensor.bytes() > 0) std::memcpy(host, tensor.data(), static_cast<size_t>(tensor.bytes()));
+}
+
+void SimBackend::host_work(double seconds, Activity activity) { busy(seconds, activity); }
+
+void SimBackend::phase(Phase phase, const char*) { phase_ = phase; }
+
+void SimBackend::abort(const std::string& message) { throw Error(ErrorClass::fault, message); }
+
+std::unique_ptr<Communicator> SimBackend::communicator(const Group& group,
+                                                       const std::string& name) {
+  const int64_t index = group.index_of(rank());
+  require(index >= 0, "a rank asks only for groups that it is in");
+  return std::make_unique<SimCommunicator>(group, index, name, *this,
+                                           simulation_.rendezvous().group(group, name, index));
+}
+
+void SimBackend::collective(GroupState& group, int64_t rank_in_group, const CollectiveCall& call,
+                            Stream stream) {
+  queue(stream);
+  make_room(stream.id);
+  busy(gpu_.launch_overhead_seconds.value, Activity::host);
+  QueueItem item;
+  item.kind = QueueItem::Kind::collective;
+  item.activity = call.kind == CollectiveKind::all_to_all_v ? Activity::all_to_all
+                                                            : Activity::other_communication;
+  item.phase = phase_;
+  item.order = ++order_;
+  item.launched = host_;
+  item.name = collective_name(call.kind);
+  item.collective =
+      simulation_.rendezvous().call(group, rank_in_group, *this, stream.id, call, item.member);
+  push(stream.id, std::move(item));
+  simulation_.settle();
+}
+
+void SimBackend::chain(int32_t stream, const TaskGraph::Handle& task) {
+  StreamQueue& q = streams_[static_cast<size_t>(stream)];
+  simulation_.tasks().depend(task, q.last);
+  for (const TaskGraph::Handle& a : q.also) simulation_.tasks().depend(task, a);
+  q.also.clear();
+  q.last = task;
+}
+
+void SimBackend::add_task(const OpCall& call, int32_t stream) {
+  const Reference reference = simulation_.reference(*call.op);
+  if (!reference)
+    throw Error(ErrorClass::internal,
+                fmt::format("internal error: op {} has no reference arithmetic", call.op->name));
+  struct Held {
+    ReferenceCall call;
+    std::array<std::shared_ptr<void>, kMaxOperands> keep;
+  };
+  auto held = std::make_shared<Held>();
+  held->call.op = call.op;
+  held->call.attributes = call.attributes;
+  held->call.sizes = call.sizes;
+  for (size_t i = 0; i < static_cast<size_t>(call.count); ++i) {
+    const Tensor& t = call.tensors[i];
+    held->call.tensors[i] = {t.data(), t.shape, t.dtype};
+    if (t.buffer) held->keep[i] = t.buffer->storage;
+  }
+  const TaskGraph::Handle task = simulation_.tasks().open({rank(), order_});
+  chain(stream, task);
+  simulation_.tasks().close(task, [reference, held] { reference(held->call); });
+}
+
+void SimBackend::join(StreamQueue& q) {
+  simulation_.tasks().join(q.last);
+  for (const TaskGraph::Handle& a : q.also) simulation_.tasks().join(a);
+  q.also.clear();
+}
+
+void SimBackend::note_traffic(const Collective& collective, size_t member) {
+  TrafficCount* count = nullptr;
+  for (auto it = traffic_.rbegin(); it != traffic_.rend() && !count; ++it)
+    if (it->group == collective.group && it->kind == collective.kind &&
+        it->purpose == collective.purpose)
+      count = &*it;
+  if (!count)
+    count = &traffic_.emplace_back(
+        TrafficCount{collective.group, collective.kind, collective.purpose, 0, 0, 0});
+  ++count->calls;
+  count->bytes += collective.plan.sent[member];
+  count->bytes_off_node += collective.plan.sent_off_node[member];
+}
+
+Profile SimBackend::take_profile(bool detailed) {
+  Profile profile;
+  host_log_.take(profile.intervals);
+  for (StreamQueue& q : streams_) q.log.take(profile.intervals);
+  for (const TrafficCount& t : traffic_)
+    profile.traffic.push_back({collective_name(t.kind), t.purpose, t.group->name, t.calls,
+                               static_cast<int64_t>(t.bytes),
+                               static_cast<int64_t>(t.bytes_off_node)});
+  traffic_.clear();
+  detailed_ = detailed;
+  return profile;
+}
+
+void SimBackend::finish() {
+  for (size_t s = 0; s < streams_.size(); ++s) synchronize({static_cast<int32_t>(s)});
+  finished_ = true;
+}
+
+}  // namespace moetwin

@@ -1,0 +1,99 @@
+#pragma once
+// One modelled GPU and its host thread. Stream time is added up here; SimGrid is entered only where
+// the host has to wait for something that is not known yet.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends/sim/runtime/simulation.h"
+#include "backends/sim/runtime/stream_queue.h"
+#include "core/device/backend.h"
+
+namespace moetwin {
+
+class SimBackend : public Backend {
+ public:
+  SimBackend(Simulation& simulation, int64_t rank);
+
+  const DeviceProperties& properties() const override { return properties_; }
+  bool supports(const Op& op) const override;
+  Block reserve(int64_t bytes) override;
+  void release(const Block& block) override;
+  std::shared_ptr<void> storage(const Block& block, int64_t offset, int64_t bytes,
+                                MemoryClass memory_class) override;
+  Stream stream(const char* name) override;
+  void launch(const OpCall& call, Stream stream) override;
+  Event record(Stream stream) override;
+  void wait(Stream stream, Event event) override;
+  void synchronize(Stream stream) override;
+  void write(const Tensor& tensor, const void* host, Stream stream) override;
+  void read(const Tensor& tensor, void* host, Stream stream) override;
+  double now() override { return host_; }
+  void host_work(double seconds, Activity activity) override;
+  void phase(Phase phase, const char* label) override;
+  Profile take_profile(bool detailed) override;
+  std::unique_ptr<Communicator> communicator(const Group& group, const std::string& name) override;
+  [[noreturn]] void abort(const std::string& message) override;
+
+  int64_t rank() const { return properties_.rank; }
+  /// One member's side of a collective, from SimCommunicator.
+  void collective(GroupState& group, int64_t rank_in_group, const CollectiveCall& call,
+                  Stream stream);
+  /// The collective at the front of the stream has ended.
+  void complete(int32_t stream, const Collective& collective);
+  /// The program has returned: waits for all that was launched.
+  void finish();
+  TaskKey next_key() { return {properties_.rank, ++order_}; }
+  /// Makes `task` the latest of the stream, after all that stand before it.
+  void chain(int32_t stream, const TaskGraph::Handle& task);
+
+  // For the description of a deadlock.
+  bool finished() const { return finished_; }
+  const std::vector<StreamQueue>& streams() const { return streams_; }
+
+ private:
+  StreamQueue& queue(Stream stream);
+  void push(int32_t stream, QueueItem item);
+  void resolve(StreamQueue& queue, int32_t stream, const QueueItem& item);
+  void advance(int32_t stream);
+  void resolve_event(int64_t event, double time);
+  void ended(StreamQueue& queue, double end);
+  void wait_for(int32_t stream, int64_t resolved);
+  void make_room(int32_t stream);
+  void copy(const Tensor& tensor, const char* name, int32_t stream);
+  void busy(double seconds, Activity activity);
+  void note_traffic(const Collective& collective, size_t member);
+  bool runs(const OpCall& call) const;
+  void add_task(const OpCall& call, int32_t stream);
+  void join(StreamQueue& queue);
+  EventState* event(int64_t id);
+
+  Simulation& simulation_;
+  const GpuProfile& gpu_;
+  DeviceProperties properties_;
+  double slowness_ = 1;
+  double host_ = 0;
+  std::vector<StreamQueue> streams_;
+  std::deque<EventState> events_;
+  int64_t first_event_ = 0;
+  int64_t order_ = 0;
+  int64_t reserved_ = 0, next_block_ = 0;
+  Phase phase_ = Phase::other;
+  bool detailed_ = false, finished_ = false;
+  int32_t waiting_stream_ = -1;  ///< the host waits until `waiting_resolved_` items of it are
+  int64_t waiting_resolved_ = 0;
+  bool waiting_empty_ = false;  ///< ... or until it is empty
+  IntervalLog host_log_;
+  KernelList kernels_;
+  struct TrafficCount {
+    const GroupState* group;
+    CollectiveKind kind;
+    const char* purpose;
+    int64_t calls;
+    double bytes, bytes_off_node;
+  };
+  std::vector<TrafficCount> traffic_;
+};
+
+}  // namespace moetwin

@@ -1,0 +1,53 @@
+#pragma once
+// One stream of the modelled GPU: a passive queue. As long as nothing in it is unresolved, the end
+// of each new item is known at once; what stands behind a collective that has not ended, or behind
+// an event that is not known yet, waits in `pending`.
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "backends/sim/runtime/interval_log.h"
+#include "backends/sim/runtime/rendezvous.h"
+
+namespace moetwin {
+
+/// What the host may run ahead on one stream, as on CUDA.
+inline constexpr int64_t kRunAhead = 1024;
+
+struct QueueItem {
+  enum class Kind : uint8_t { work, collective, record, wait };
+  Kind kind = Kind::work;
+  Activity activity = Activity::compute;
+  Phase phase = Phase::other;
+  bool arrived = false;   ///< collective: this member has been counted
+  double launched = 0;    ///< host clock when the first kernel was launched
+  double seconds = 0;     ///< sum over its kernels
+  double host_bound = 0;  ///< when it would end on an idle stream
+  int64_t event = -1;     ///< record, wait
+  int64_t bytes = 0, order = 0;
+  const char* name = "";
+  size_t member = 0;
+  std::shared_ptr<Collective> collective;
+};
+
+struct StreamQueue {
+  double end = 0;  ///< of the last resolved item
+  std::deque<QueueItem> pending;
+  int64_t launched = 0, resolved = 0;  ///< work and collectives
+  std::vector<double> ends;            ///< of the last kRunAhead resolved ones, by number
+  IntervalLog log;
+  TaskGraph::Handle last;               ///< latest task of the stream
+  std::vector<TaskGraph::Handle> also;  ///< tasks of events that the next one has to wait for too
+  const char* name = "";
+};
+
+struct EventState {
+  double time = -1;   ///< negative: not known yet
+  int32_t waits = 0;  ///< queued waits that will look at it
+  TaskGraph::Handle task;
+  std::vector<int32_t> blocked;  ///< streams whose first item waits for it
+};
+
+}  // namespace moetwin
