@@ -1,0 +1,124 @@
+// Host clock, launch overhead, run-ahead, order of streams and events. All figures by hand from the
+// toy profile: 1 us a launch.
+#include <catch2/catch.hpp>
+
+#include "tests/backends/sim/sim_case.h"
+
+using namespace moetwin;
+using namespace moetwin::test;
+
+namespace {
+Approx exactly(double value) { return Approx(value).margin(1e-12).epsilon(1e-12); }
+const Tensor kNothing;
+Case phantom(int64_t world = 1) {
+  Case c;
+  c.scenario = toy_scenario(world);
+  c.scenario.training_config.numerics = "none";
+  return c;
+}
+}  // namespace
+
+TEST_CASE("two seconds of work take exactly two seconds and one launch") {
+  CHECK(phantom().numbers([](Backend& d) {
+    const Stream s = d.stream("compute");
+    d.launch(spin(kNothing, 2.0), s);
+    CHECK(d.now() == 1e-6);  // the host does not wait
+    d.synchronize(s);
+    return d.now();
+  })[0] == exactly(2.0 + 1e-6));
+}
+
+TEST_CASE("a host-bound run takes the launches' time, a device-bound one the work's") {
+  const auto take = [](double seconds, int count) {
+    return phantom().numbers([=](Backend& d) {
+      const Stream s = d.stream("compute");
+      for (int i = 0; i < count; ++i) d.launch(spin(kNothing, seconds), s);
+      d.synchronize(s);
+      return d.now();
+    })[0];
+  };
+  CHECK(take(0.25e-6, 100) == exactly(100e-6 + 0.25e-6));
+  CHECK(take(10e-6, 100) == exactly(1e-6 + 100 * 10e-6));
+}
+
+TEST_CASE("an op of several kernels costs the host one launch each") {
+  CHECK(phantom().numbers([](Backend& d) {
+    const Stream s = d.stream("compute");
+    d.launch(spin(kNothing, 4 * 0.5e-6, 4), s);
+    d.synchronize(s);
+    return d.now();
+  })[0] == exactly(4e-6 + 0.5e-6));
+  CHECK(phantom().numbers([](Backend& d) {
+    const Stream s = d.stream("compute");
+    d.launch(spin(kNothing, 4 * 3e-6, 4), s);
+    d.synchronize(s);
+    return d.now();
+  })[0] == exactly(1e-6 + 4 * 3e-6));
+}
+
+TEST_CASE("the host runs at most 1,024 launches ahead of a stream") {
+  CHECK(phantom().numbers([](Backend& d) {
+    const Stream s = d.stream("compute");
+    for (int i = 0; i < 1024; ++i) d.launch(spin(kNothing, 1.0), s);
+    CHECK(d.now() == exactly(1024e-6));
+    d.launch(spin(kNothing, 1.0), s);  // waits for the end of the first
+    return d.now();
+  })[0] == exactly(1e-6 + 1.0 + 1e-6));
+}
+
+TEST_CASE("streams overlap, events order them") {
+  CHECK(phantom().numbers([](Backend& d) {
+    const Stream a = d.stream("a"), b = d.stream("b");
+    d.launch(spin(kNothing, 3.0), a);
+    d.launch(spin(kNothing, 2.0), b);
+    d.synchronize(a);
+    d.synchronize(b);
+    return d.now();
+  })[0] == exactly(1e-6 + 3.0));
+  CHECK(phantom().numbers([](Backend& d) {
+    const Stream a = d.stream("a"), b = d.stream("b");
+    d.launch(spin(kNothing, 3.0), a);
+    const Event e = d.record(a);
+    d.launch(spin(kNothing, 5.0), a);  // after the event: not waited for
+    d.wait(b, e);
+    d.launch(spin(kNothing, 1.0), b);
+    d.synchronize(b);
+    return d.now();
+  })[0] == exactly(1e-6 + 3.0 + 1.0));
+}
+
+TEST_CASE("host work is busy time of the host and delays launches") {
+  CHECK(phantom().numbers([](Backend& d) {
+    const Stream s = d.stream("compute");
+    d.host_work(0.5, Activity::data);
+    d.launch(spin(kNothing, 1.0), s);
+    d.synchronize(s);
+    const Profile p = d.take_profile(false);
+    REQUIRE(p.intervals.size() == 3);
+    CHECK(p.intervals[0].stream == -1);
+    CHECK(p.intervals[0].activity == Activity::data);
+    CHECK(p.intervals[0].end == exactly(0.5));
+    CHECK(p.intervals[1].activity == Activity::host);
+    CHECK(p.intervals[2].stream == 0);
+    CHECK(p.intervals[2].start == exactly(0.5 + 1e-6));
+    return d.now();
+  })[0] == exactly(0.5 + 1e-6 + 1.0));
+}
+
+TEST_CASE("what stands behind a collective waits for it, through events too") {
+  // Rank 1 comes 4 s later; rank 0's stream b waits for its stream a.
+  const auto ends = phantom(2).numbers([](Backend& d) {
+    const Stream a = d.stream("a"), b = d.stream("b");
+    const auto world = d.communicator(all_ranks(d), "world");
+    if (d.properties().rank == 1) d.launch(spin(kNothing, 4.0), a);
+    world->barrier(a);
+    const Event e = d.record(a);
+    d.launch(spin(kNothing, 7.0), a);
+    d.wait(b, e);
+    d.launch(spin(kNothing, 1.0), b);
+    d.synchronize(b);
+    return d.now();
+  });
+  // Rank 1's work ends at 1 us + 4 s; the barrier goes up and down one level of 1 us.
+  for (double end : ends) CHECK(end == exactly(1e-6 + 4.0 + 2e-6 + 1.0));
+}
