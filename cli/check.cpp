@@ -46,8 +46,8 @@ void print_model(std::ostream& out, const Scenario& s) {
   }
 }
 
-void print_parameters(std::ostream& out, const ModelConfig& m) {
-  const ParameterCount all = model_parameters(m), active = active_parameters(m);
+void print_parameters(std::ostream& out, const Scenario& s) {
+  const ParameterCount all = model_parameters(s), active = active_parameters(s);
   TextTable table({true, false, false});
   table.row({"part", "total", "active per token"});
   const auto row = [&](const char* name, int64_t total, int64_t used) {
@@ -79,10 +79,10 @@ void print_memory(std::ostream& out, const Scenario& s, const Grid& grid,
   int64_t most = -1;
   for (int64_t stage = 0; stage < sizes.pp; ++stage)
     for (int64_t row = 0; row < sizes.hidden_sharding; ++row) {
-      const ParameterCount n = rank_parameters(s.model_config, sizes, stage, row);
+      const ParameterCount n = rank_parameters(s, sizes, stage, row);
       if (n.total() > most) most = n.total(), fullest_stage = stage, fullest_row = row;
     }
-  const ParameterCount n = rank_parameters(s.model_config, sizes, fullest_stage, fullest_row);
+  const ParameterCount n = rank_parameters(s, sizes, fullest_stage, fullest_row);
   TextTable table({true, false, false, false, false, false});
   table.row({"part", "parameters", "weights", "gradients", "optimizer", "sum"});
   const auto row = [&](const char* name, int64_t parameters, const StateBytes& b) {
@@ -108,7 +108,7 @@ void print_memory(std::ostream& out, const Scenario& s, const Grid& grid,
 }
 
 void print_flop(std::ostream& out, const Scenario& s) {
-  const ForwardFlop f = forward_flop_per_token(s.model_config);
+  const ForwardFlop f = forward_flop_per_token(s);
   TextTable table({true, false, false});
   table.row({"part", "forward", "share"});
   const auto row = [&](const char* name, double flop) {
@@ -126,8 +126,7 @@ void print_flop(std::ostream& out, const Scenario& s) {
   out << "\nModel FLOP per token (matrix products; a multiply-add is 2)\n";
   table.print(out);
   out << fmt::format("  with the backward, twice the forward: {} a token, {} a step of {} tokens\n",
-                     flop_text(training_flop_per_token(s.model_config)),
-                     flop_text(training_flop_per_step(s)),
+                     flop_text(training_flop_per_token(s)), flop_text(training_flop_per_step(s)),
                      s.training_config.global_batch_size * s.model_config.sequence_length);
 }
 
@@ -187,7 +186,7 @@ int run_check(const ScenarioArguments& arguments, const Output& output) {
   print_grids(out, grid, m);
   print_training(out, s, grid);
   print_loss(out, s);
-  print_parameters(out, m);
+  print_parameters(out, s);
   print_memory(out, s, grid, sizes);
   print_flop(out, s);
   out << "\nGroups\n";

@@ -53,10 +53,10 @@ void add_moe_keys(KeyList& list) {
   list.key(MOETWIN_KEY(model_config.moe_layer_config.dense_ffn_beside_moe),
            "Keep the dense FFN beside the experts in MoE layers.");
   list.key(MOETWIN_KEY(model_config.moe_layer_config.expert_activation),
-           "Activation of the experts.")
+           "Activation of the experts, the shared one too.")
       .one_of({"gelu", "gelu_tanh", "swiglu"});
   list.key(MOETWIN_KEY(model_config.moe_layer_config.expert_bias),
-           "Biases of the expert projections.");
+           "Biases of the expert projections, the shared one's too.");
   list.key(MOETWIN_KEY(model_config.moe_layer_config.expert_init_scale),
            "Multiplies the standard deviation of initial expert weights.")
       .at_least(0);
@@ -96,11 +96,10 @@ void add_model_keys(KeyList& list) {
   list.key(MOETWIN_KEY(model_config.rotary_scaling_factor),
            "Linear position interpolation: positions are divided by it.")
       .above(0);
-  list.key(MOETWIN_KEY(model_config.activation),
-           "Activation of the dense FFN and the shared expert.")
+  list.key(MOETWIN_KEY(model_config.activation), "Activation of the dense FFN.")
       .one_of({"gelu", "gelu_tanh", "swiglu"});
   list.key(MOETWIN_KEY(model_config.attention_bias), "Biases of the attention projections.");
-  list.key(MOETWIN_KEY(model_config.ffn_bias), "Biases of the dense FFN and the shared expert.");
+  list.key(MOETWIN_KEY(model_config.ffn_bias), "Biases of the dense FFN.");
   list.key(MOETWIN_KEY(model_config.qk_norm), "RMS norm of queries and keys per head.");
   list.key(MOETWIN_KEY(model_config.tie_embeddings), "LM head shares the token embedding.");
   list.key(MOETWIN_KEY(model_config.dropout),

@@ -17,8 +17,9 @@ struct LayerRange {
   int64_t first, count;
 };
 
-ParameterCount count(const ModelConfig& m, const ParallelSizes& sizes, LayerRange layers,
+ParameterCount count(const Scenario& s, const ParallelSizes& sizes, LayerRange layers,
                      bool has_embedding, bool has_head, int64_t local_experts, int64_t hidden_row) {
+  const ModelConfig& m = s.model_config;
   const MoeLayerConfig& moe = m.moe_layer_config;
   const int64_t h = m.hidden_size, tp = sizes.tp, hd = m.dim_per_head();
   const int64_t heads = m.num_attention_heads / tp, kv = m.kv_heads() / tp;
@@ -36,10 +37,10 @@ ParameterCount count(const ModelConfig& m, const ParallelSizes& sizes, LayerRang
       n.dense_ffn +=
           ffn_parameters(h, m.ffn_width() / tp, m.activation == "swiglu", m.ffn_bias, true);
     if (!is_moe) continue;
-    n.router += h * moe.num_experts;
+    if (s.routing.source == "learned") n.router += h * moe.num_experts;
     if (moe.shared_expert_hidden_size)
       n.shared_expert += ffn_parameters(h, moe.shared_expert_hidden_size / tp,
-                                        m.activation == "swiglu", m.ffn_bias, true);
+                                        moe.expert_activation == "swiglu", moe.expert_bias, true);
     n.expert += local_experts *
                 ffn_parameters(h, m.expert_width() / (sizes.hidden_sharding * sizes.etp),
                                moe.expert_activation == "swiglu", moe.expert_bias, hidden_row == 0);
@@ -56,8 +57,7 @@ ParameterCount count(const ModelConfig& m, const ParallelSizes& sizes, LayerRang
   return n;
 }
 
-StateBytes state_bytes(const TrainingConfig& training, int64_t parameters, int64_t shards) {
-  const BytesPerParameter each = bytes_per_parameter(training);
+StateBytes state_bytes(const BytesPerParameter& each, int64_t parameters, int64_t shards) {
   return {each.weight * parameters, each.gradient * parameters,
           each.optimizer * ((parameters + shards - 1) / shards)};
 }
@@ -68,20 +68,20 @@ int64_t shards(const Scenario& scenario, int64_t copies) {
 
 }  // namespace
 
-ParameterCount model_parameters(const ModelConfig& model) {
-  return count(model, ParallelSizes{}, {0, model.num_layers}, true, true,
-               model.moe_layer_config.num_experts, 0);
+ParameterCount model_parameters(const Scenario& s) {
+  return count(s, ParallelSizes{}, {0, s.model_config.num_layers}, true, true,
+               s.model_config.moe_layer_config.num_experts, 0);
 }
 
-ParameterCount active_parameters(const ModelConfig& model) {
-  return count(model, ParallelSizes{}, {0, model.num_layers}, true, true,
-               model.moe_layer_config.top_k, 0);
+ParameterCount active_parameters(const Scenario& s) {
+  return count(s, ParallelSizes{}, {0, s.model_config.num_layers}, true, true,
+               s.model_config.moe_layer_config.top_k, 0);
 }
 
-ParameterCount rank_parameters(const ModelConfig& model, const ParallelSizes& sizes, int64_t stage,
+ParameterCount rank_parameters(const Scenario& s, const ParallelSizes& sizes, int64_t stage,
                                int64_t hidden_row) {
-  const int64_t layers = model.num_layers / sizes.pp;
-  return count(model, sizes, {stage * layers, layers}, stage == 0, stage == sizes.pp - 1,
+  const int64_t layers = s.model_config.num_layers / sizes.pp;
+  return count(s, sizes, {stage * layers, layers}, stage == 0, stage == sizes.pp - 1,
                sizes.local_experts, hidden_row);
 }
 
@@ -99,15 +99,23 @@ StateBytes& StateBytes::operator+=(const StateBytes& other) {
 
 StateBytes dense_state_bytes(const Scenario& scenario, const ParallelSizes& sizes,
                              const ParameterCount& on_rank) {
-  return state_bytes(scenario.training_config, on_rank.dense(), shards(scenario, sizes.ddp));
+  TrainingConfig router = scenario.training_config;
+  if (router.dtype != "fp64") router.dtype = "fp32";
+  const int64_t copies = shards(scenario, sizes.ddp);
+  StateBytes bytes = state_bytes(bytes_per_parameter(scenario.training_config),
+                                 on_rank.dense() - on_rank.router, copies);
+  bytes += state_bytes(bytes_per_parameter(router), on_rank.router, copies);
+  return bytes;
 }
 
 StateBytes expert_state_bytes(const Scenario& scenario, const ParallelSizes& sizes,
                               const ParameterCount& on_rank) {
-  return state_bytes(scenario.training_config, on_rank.expert, shards(scenario, sizes.edp));
+  return state_bytes(bytes_per_parameter(scenario.training_config), on_rank.expert,
+                     shards(scenario, sizes.edp));
 }
 
-ForwardFlop forward_flop_per_token(const ModelConfig& m) {
+ForwardFlop forward_flop_per_token(const Scenario& s) {
+  const ModelConfig& m = s.model_config;
   const MoeLayerConfig& moe = m.moe_layer_config;
   const double h = static_cast<double>(m.hidden_size), layers = static_cast<double>(m.num_layers);
   const double moe_layers = static_cast<double>(m.num_moe_layers());
@@ -119,22 +127,23 @@ ForwardFlop forward_flop_per_token(const ModelConfig& m) {
   ForwardFlop f;
   f.projections = layers * 2 * h * (2 * queries + 2 * keys);
   f.scores = layers * 4 * static_cast<double>(m.sequence_length) * queries;
-  f.router = moe_layers * 2 * h * static_cast<double>(moe.num_experts);
+  if (s.routing.source == "learned")
+    f.router = moe_layers * 2 * h * static_cast<double>(moe.num_experts);
   f.experts =
       moe_layers * static_cast<double>(moe.top_k) * ffn(moe.expert_activation, m.expert_width());
-  f.shared_expert = moe_layers * ffn(m.activation, moe.shared_expert_hidden_size);
+  f.shared_expert = moe_layers * ffn(moe.expert_activation, moe.shared_expert_hidden_size);
   const double dense_layers = moe.dense_ffn_beside_moe ? layers : layers - moe_layers;
   f.dense_ffn = dense_layers * ffn(m.activation, m.ffn_width());
   f.head = 2 * h * static_cast<double>(m.vocab_size);
   return f;
 }
 
-double training_flop_per_token(const ModelConfig& model) {
-  return 3 * forward_flop_per_token(model).total();
+double training_flop_per_token(const Scenario& scenario) {
+  return 3 * forward_flop_per_token(scenario).total();
 }
 
 double training_flop_per_step(const Scenario& scenario) {
-  return training_flop_per_token(scenario.model_config) *
+  return training_flop_per_token(scenario) *
          static_cast<double>(scenario.training_config.global_batch_size) *
          static_cast<double>(scenario.model_config.sequence_length);
 }

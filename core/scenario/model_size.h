@@ -16,7 +16,7 @@ struct ParameterCount {
   int64_t attention = 0;  ///< qkv and output projections, their biases, QK norm
   int64_t norm = 0;
   int64_t dense_ffn = 0;
-  int64_t router = 0;  ///< H x E a layer
+  int64_t router = 0;  ///< H x E a layer; scripted routers have none
   int64_t shared_expert = 0;
   int64_t expert = 0;
 
@@ -28,13 +28,13 @@ struct ParameterCount {
 };
 
 /// The whole model.
-ParameterCount model_parameters(const ModelConfig& model);
+ParameterCount model_parameters(const Scenario& scenario);
 /// The part that one token uses: all, but k of the E experts of each MoE layer.
-ParameterCount active_parameters(const ModelConfig& model);
+ParameterCount active_parameters(const Scenario& scenario);
 /// What one rank holds: layers of its stage, 1/TP of the dense matrices, E/esd experts of which
 /// 1/(hsd x ETP) of the width; the second bias of an expert is on hidden row 0 only. Tied
 /// embeddings stand on the first and the last stage.
-ParameterCount rank_parameters(const ModelConfig& model, const ParallelSizes& sizes, int64_t stage,
+ParameterCount rank_parameters(const Scenario& scenario, const ParallelSizes& sizes, int64_t stage,
                                int64_t hidden_row);
 
 /// Bytes for each parameter: AdamW keeps two moments of 4 bytes (8 with fp64), SGD nothing;
@@ -45,7 +45,8 @@ struct BytesPerParameter {
 };
 BytesPerParameter bytes_per_parameter(const TrainingConfig& training);
 
-/// Bytes of training state on one rank; activations and buffers come on top.
+/// Bytes of training state on one rank; activations, buffers and the padding of flat buffers (below
+/// 128 bytes a parameter tensor) come on top.
 struct StateBytes {
   int64_t weights = 0, gradients = 0, optimizer = 0;
   int64_t total() const { return weights + gradients + optimizer; }
@@ -73,9 +74,9 @@ struct ForwardFlop {
     return projections + scores + router + experts + shared_expert + dense_ffn + head;
   }
 };
-ForwardFlop forward_flop_per_token(const ModelConfig& model);
+ForwardFlop forward_flop_per_token(const Scenario& scenario);
 /// Forward and backward: the backward is twice the forward.
-double training_flop_per_token(const ModelConfig& model);
+double training_flop_per_token(const Scenario& scenario);
 /// Of one step: x global_batch_size x sequence_length.
 double training_flop_per_step(const Scenario& scenario);
 

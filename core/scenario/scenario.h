@@ -29,8 +29,8 @@ struct MoeLayerConfig {
   int64_t shared_expert_hidden_size = 0;  ///< 0: no shared expert
   bool shared_expert_weighted = false;    ///< weigh shared 1/(k+1) against routed k/(k+1)
   bool dense_ffn_beside_moe = false;  ///< seed 000's layer: the dense FFN runs beside the experts
-  std::string expert_activation = "gelu";  ///< gelu | gelu_tanh | swiglu
-  bool expert_bias = true;                 ///< biases of the expert projections
+  std::string expert_activation = "gelu";  ///< gelu | gelu_tanh | swiglu (shared expert too)
+  bool expert_bias = true;                 ///< biases of the projections of all experts, shared too
   double expert_init_scale = 1;            ///< multiplies the standard deviation of expert weights
 };
 
@@ -50,7 +50,7 @@ struct ModelConfig {
   std::string position_embedding = "learned";  ///< learned | rotary | none
   double rotary_base = 10000;
   double rotary_scaling_factor = 1;  ///< linear position interpolation: positions are divided by it
-  std::string activation = "gelu";   ///< gelu | gelu_tanh | swiglu (dense FFN and shared expert)
+  std::string activation = "gelu";   ///< gelu | gelu_tanh | swiglu (dense FFN)
   bool attention_bias = true;        ///< biases of the attention projections
   bool ffn_bias = true;              ///< biases of the dense FFN
   bool qk_norm = false;              ///< per-head RMS norm of queries and keys

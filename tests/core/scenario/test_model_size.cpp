@@ -6,13 +6,14 @@
 using namespace moetwin;
 
 TEST_CASE("parameters of a small model, counted by hand") {
-  ModelConfig m;
+  Scenario s;
+  ModelConfig& m = s.model_config;
   m.hidden_size = 6, m.num_layers = 3, m.num_attention_heads = 2, m.vocab_size = 10;
   m.sequence_length = 5, m.ffn_hidden_size = 7;
   m.moe_layer_config.num_experts = 4, m.moe_layer_config.moe_every_k_layers = 2;
   m.moe_layer_config.expert_hidden_size = 8, m.moe_layer_config.top_k = 3;
   // Layer 1 of 0, 1, 2 is the MoE layer.
-  ParameterCount n = model_parameters(m);
+  ParameterCount n = model_parameters(s);
   CHECK(n.embedding == 10 * 6 + 5 * 6);
   CHECK(n.head == 0);
   CHECK(n.attention == 3 * ((6 * 18 + 18) + (6 * 6 + 6)));
@@ -21,25 +22,29 @@ TEST_CASE("parameters of a small model, counted by hand") {
   CHECK(n.router == 6 * 4);
   CHECK(n.expert == 4 * (6 * 8 + 8 + 8 * 6 + 6));
   CHECK(n.total() == n.embedding + n.attention + n.norm + n.dense_ffn + n.router + n.expert);
-  CHECK(active_parameters(m).expert == 3 * (6 * 8 + 8 + 8 * 6 + 6));
-  CHECK(active_parameters(m).dense() == n.dense());
+  CHECK(active_parameters(s).expert == 3 * (6 * 8 + 8 + 8 * 6 + 6));
+  CHECK(active_parameters(s).dense() == n.dense());
 
   m.tie_embeddings = false, m.position_embedding = "rotary", m.normalization = "rmsnorm";
   m.attention_bias = m.ffn_bias = m.moe_layer_config.expert_bias = false, m.qk_norm = true;
   m.num_key_value_heads = 1, m.activation = m.moe_layer_config.expert_activation = "swiglu";
   m.moe_layer_config.shared_expert_hidden_size = 9, m.moe_layer_config.dense_ffn_beside_moe = true;
-  n = model_parameters(m);
+  n = model_parameters(s);
   CHECK(n.embedding == 10 * 6);
   CHECK(n.head == 10 * 6);
   CHECK(n.attention == 3 * (6 * (6 + 3 + 3) + 6 * 6 + 2 * 3));
   CHECK(n.norm == 3 * 2 * 6 + 6);
   CHECK(n.dense_ffn == 3 * 3 * 6 * 7);
   CHECK(n.shared_expert == 3 * 6 * 9);
+  CHECK(n.router == 6 * 4);
+  s.routing.source = "W1";
+  CHECK(model_parameters(s).router == 0);
   CHECK(n.expert == 4 * 3 * 6 * 8);
 }
 
 TEST_CASE("a rank holds its stage, its share of matrices and its experts") {
-  ModelConfig m;
+  Scenario s;
+  ModelConfig& m = s.model_config;
   m.hidden_size = 8, m.num_layers = 4, m.num_attention_heads = 2, m.vocab_size = 10;
   m.sequence_length = 5, m.moe_layer_config.num_experts = 2;
   m.moe_layer_config.moe_every_k_layers = 2, m.moe_layer_config.expert_hidden_size = 12;
@@ -48,8 +53,8 @@ TEST_CASE("a rank holds its stage, its share of matrices and its experts") {
   d.pipeline_parallel_size = 2;
   const ParallelSizes sizes = parallel_sizes(d, 2);
   REQUIRE(sizes.hidden_sharding == 2);
-  const ParameterCount first = rank_parameters(m, sizes, 0, 0);
-  const ParameterCount last = rank_parameters(m, sizes, 1, 1);
+  const ParameterCount first = rank_parameters(s, sizes, 0, 0);
+  const ParameterCount last = rank_parameters(s, sizes, 1, 1);
   CHECK(first.embedding == 5 * 8 + 5 * 8);  // half of 10 rows, all positions
   CHECK(first.head == 0);
   CHECK(last.embedding == 0);
@@ -66,27 +71,27 @@ TEST_CASE("a rank holds its stage, its share of matrices and its experts") {
 
 TEST_CASE("without splitting a rank holds the whole model, and EP shares add up to it") {
   Scenario s = parse_scenario(kSeedScenario, "seed.json");
-  const ParameterCount all = model_parameters(s.model_config);
+  const ParameterCount all = model_parameters(s);
   DistributedConfig d;
-  CHECK(rank_parameters(s.model_config, parallel_sizes(d, 64), 0, 0).total() == all.total());
+  CHECK(rank_parameters(s, parallel_sizes(d, 64), 0, 0).total() == all.total());
   d.world_size = d.expert_parallel_size = 8;
-  CHECK(8 * rank_parameters(s.model_config, parallel_sizes(d, 64), 0, 0).expert == all.expert);
+  CHECK(8 * rank_parameters(s, parallel_sizes(d, 64), 0, 0).expert == all.expert);
 }
 
 TEST_CASE("the model of seed 001 needs 1.2 TB a GPU at EP 2 and 0.3 TB at EP 8") {
   Scenario s = parse_scenario(kSeedScenario, "seed.json");
   const double h = 4096, f = 4 * 4096;
   const double expert = 64 * 16 * (2 * h * f + f + h);
-  CHECK(double(model_parameters(s.model_config).expert) == expert);
+  CHECK(double(model_parameters(s).expert) == expert);
   ParallelSizes sizes = parallel_sizes(s.distributed_config, 64);
-  ParameterCount rank = rank_parameters(s.model_config, sizes, 0, 0);
+  ParameterCount rank = rank_parameters(s, sizes, 0, 0);
   CHECK(double(expert_state_bytes(s, sizes, rank).total()) == expert / 2 * 16);
   StateBytes sum = dense_state_bytes(s, sizes, rank);
   sum += expert_state_bytes(s, sizes, rank);
   CHECK(double(sum.total()) / 1e12 == Approx(1.17).margin(0.005));
   s.distributed_config.data_parallel_size = 2, s.distributed_config.expert_parallel_size = 8;
   sizes = parallel_sizes(s.distributed_config, 64);
-  rank = rank_parameters(s.model_config, sizes, 0, 0);
+  rank = rank_parameters(s, sizes, 0, 0);
   // Expert memory goes down 4x from EP 2 to EP 8.
   CHECK(double(expert_state_bytes(s, sizes, rank).total()) == expert / 8 * 16);
 }
@@ -95,7 +100,7 @@ TEST_CASE("ZeRO-1 shards the optimizer state over the copies there are", "[P011]
   Scenario s = parse_scenario(kSeedScenario, "seed.json");
   s.distributed_config.zero_stage = 1;
   const ParallelSizes sizes = parallel_sizes(s.distributed_config, 64);
-  const ParameterCount rank = rank_parameters(s.model_config, sizes, 0, 0);
+  const ParameterCount rank = rank_parameters(s, sizes, 0, 0);
   const int64_t dense = rank.dense(), expert = rank.expert;
   CHECK(dense_state_bytes(s, sizes, rank).optimizer == 8 * ((dense + 15) / 16));
   CHECK(expert_state_bytes(s, sizes, rank).optimizer == 8 * ((expert + 7) / 8));
@@ -103,7 +108,7 @@ TEST_CASE("ZeRO-1 shards the optimizer state over the copies there are", "[P011]
   // With one copy of each expert its state is not sharded further.
   s.distributed_config.data_parallel_size = 1, s.distributed_config.expert_parallel_size = 16;
   const ParallelSizes single = parallel_sizes(s.distributed_config, 64);
-  const ParameterCount one = rank_parameters(s.model_config, single, 0, 0);
+  const ParameterCount one = rank_parameters(s, single, 0, 0);
   CHECK(expert_state_bytes(s, single, one).optimizer == 8 * one.expert);
 }
 
@@ -122,24 +127,26 @@ TEST_CASE("bytes for a parameter by dtype and optimizer") {
 }
 
 TEST_CASE("gated experts cost 18 T k H F a layer and step", "[P225]") {
-  ModelConfig m;
+  Scenario s;
+  ModelConfig& m = s.model_config;
   m.hidden_size = 64, m.num_layers = 1;
   m.moe_layer_config.num_experts = 8, m.moe_layer_config.top_k = 2;
   m.moe_layer_config.expert_hidden_size = 128, m.moe_layer_config.expert_activation = "swiglu";
   const double tokens = 1024;
-  CHECK(3 * tokens * forward_flop_per_token(m).experts == 301989888);
-  CHECK(3 * tokens * forward_flop_per_token(m).router == 3 * 2 * 1024 * 64 * 8);
-  CHECK(forward_flop_per_token(m).dense_ffn == 0);
+  CHECK(3 * tokens * forward_flop_per_token(s).experts == 301989888);
+  CHECK(3 * tokens * forward_flop_per_token(s).router == 3 * 2 * 1024 * 64 * 8);
+  CHECK(forward_flop_per_token(s).dense_ffn == 0);
 }
 
 TEST_CASE("model FLOP of every kind of product, counted by hand") {
-  ModelConfig m;
+  Scenario s;
+  ModelConfig& m = s.model_config;
   m.hidden_size = 8, m.num_layers = 3, m.num_attention_heads = 4, m.num_key_value_heads = 2;
   m.head_dim = 3, m.vocab_size = 11, m.sequence_length = 5, m.ffn_hidden_size = 7;
   m.moe_layer_config.num_experts = 6, m.moe_layer_config.top_k = 2;
   m.moe_layer_config.moe_every_k_layers = 3, m.moe_layer_config.expert_hidden_size = 9;
   m.moe_layer_config.shared_expert_hidden_size = 10;
-  const ForwardFlop f = forward_flop_per_token(m);
+  const ForwardFlop f = forward_flop_per_token(s);
   // Queries and the output projection are 8 x 12, keys and values 8 x 6.
   CHECK(f.projections == 3 * 2 * (8 * 12 + 8 * 6 + 8 * 6 + 12 * 8));
   CHECK(f.scores == 3 * (2 * 12 * 5 + 2 * 12 * 5));
@@ -148,8 +155,6 @@ TEST_CASE("model FLOP of every kind of product, counted by hand") {
   CHECK(f.shared_expert == 2 * 8 * 10 + 2 * 10 * 8);
   CHECK(f.dense_ffn == 2 * (2 * 8 * 7 + 2 * 7 * 8));
   CHECK(f.head == 2 * 8 * 11);
-  CHECK(training_flop_per_token(m) == 3 * f.total());
-  Scenario s;
-  s.model_config = m;
+  CHECK(training_flop_per_token(s) == 3 * f.total());
   CHECK(training_flop_per_step(s) == 3 * f.total() * 8 * 5);
 }

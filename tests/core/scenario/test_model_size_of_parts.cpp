@@ -1,0 +1,70 @@
+// The count of model_size.h against the parameters that the layers themselves declare.
+#include <catch2/catch.hpp>
+
+#include "core/moe/experts.h"
+#include "core/nn/attention.h"
+#include "core/nn/embedding.h"
+#include "core/nn/ffn.h"
+#include "core/nn/norm.h"
+#include "core/scenario/model_size.h"
+
+using namespace moetwin;
+
+namespace {
+
+// Elements declared by all but the routers, layer by layer as the transformer builds them.
+int64_t declared(const ModelConfig& m, const Grid& grid, int64_t ep_rank) {
+  const MoeLayerConfig& moe = m.moe_layer_config;
+  ParameterSet set;
+  Embedding embedding(set, m, 0);
+  for (int64_t i = 0; i < m.num_layers; ++i) {
+    const std::string name = "layers." + std::to_string(i);
+    Norm(set, m, name + ".attention_norm", i);
+    Attention(set, m, name + ".attention", 0.02, i);
+    Norm(set, m, name + ".ffn_norm", i);
+    const FfnConfig dense{name + ".ffn", m.hidden_size, m.ffn_width(), m.activation, m.ffn_bias};
+    if (!m.is_moe_layer(i) || moe.dense_ffn_beside_moe) Ffn(set, dense);
+    if (!m.is_moe_layer(i)) continue;
+    GroupedExperts(set, m, grid, ep_rank, name + ".experts", 0.02, i);
+    if (moe.shared_expert_hidden_size)
+      Ffn(set, {name + ".shared", m.hidden_size, moe.shared_expert_hidden_size,
+                moe.expert_activation, moe.expert_bias});
+  }
+  Head(set, m, m.tie_embeddings ? &embedding.table() : nullptr, 99);
+  int64_t elements = 0;
+  for (const Parameter& parameter : set.all()) elements += parameter.elements();
+  return elements;
+}
+
+}  // namespace
+
+TEST_CASE("parameter counts are those that the layers declare") {
+  for (int variant = 0; variant < 64; ++variant) {
+    Scenario s;
+    ModelConfig& m = s.model_config;
+    MoeLayerConfig& moe = m.moe_layer_config;
+    m.hidden_size = 12, m.num_layers = 5, m.num_attention_heads = 6, m.vocab_size = 17;
+    m.sequence_length = 9;
+    moe.num_experts = 2, moe.moe_every_k_layers = 2, moe.expert_hidden_size = 20;
+    m.activation = variant & 1 ? "swiglu" : "gelu";
+    moe.expert_activation = variant & 2 ? "gelu_tanh" : "swiglu";
+    moe.expert_bias = m.ffn_bias = (variant & 4) != 0;
+    m.attention_bias = moe.dense_ffn_beside_moe = (variant & 8) != 0;
+    m.normalization = variant & 16 ? "rmsnorm" : "layernorm";
+    m.tie_embeddings = m.qk_norm = (variant & 32) != 0;
+    if (variant % 3 == 0) moe.shared_expert_hidden_size = 7;
+    if (variant % 5 == 0)
+      m.num_key_value_heads = 2, m.head_dim = 5, m.position_embedding = "rotary";
+    for (int64_t ep : {1, 2, 4}) {
+      DistributedConfig d;
+      d.world_size = d.expert_parallel_size = ep;
+      const Grid grid(d, moe.num_experts, m.expert_width());
+      for (int64_t rank = 0; rank < ep; ++rank) {
+        const ParameterCount n =
+            rank_parameters(s, parallel_sizes(d, moe.num_experts), 0, grid.hidden_row(rank));
+        INFO("variant " << variant << " EP " << ep << " rank " << rank);
+        CHECK(n.total() - n.router == declared(m, grid, rank));
+      }
+    }
+  }
+}
