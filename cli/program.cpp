@@ -9,7 +9,9 @@
 
 namespace moetwin {
 
-std::vector<Verb> verbs() { return {{"check", add_check}, {"topology", add_topology}}; }
+std::vector<Verb> verbs() {
+  return {{"check", add_check}, {"topology", add_topology}, {"schema", add_schema}};
+}
 
 int run_program(const std::vector<std::string>& arguments, const Output& output) {
   CLI::App app("moetwin trains Mixture-of-Experts transformers on a modelled cluster or on GPUs.",

@@ -122,8 +122,10 @@ std::string rule_text(const Key& key) {
   if (type == "true or false") return type;
   const std::string article = type == "integer" ? "an " : "a ";
   const std::string bounds = bound_text(key.bounds);
-  const char* joint = key.field.index() == 5 ? " each " : " ";
-  return article + type + (bounds.empty() ? "" : joint + bounds);
+  if (bounds.empty()) return article + type;
+  if (key.field.index() == 5) return article + type + ", each " + bounds;
+  if (key.field.index() == 4) return "a number " + bounds + ", or null";
+  return article + type + (key.bounds.exclusive_minimum ? " " : " of ") + bounds;
 }
 
 std::string nearest_key(const KeyTable& table, const std::string& unknown) {

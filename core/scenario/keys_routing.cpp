@@ -16,13 +16,14 @@ std::vector<std::string> scripted_sources() {
 }  // namespace
 
 void add_routing_keys(KeyList& list) {
-  std::vector<std::string> sources = scripted_sources();
+  const std::vector<std::string> sources = scripted_sources();
   list.section("routing", "Which router, and how it scores and selects.");
+  std::vector<std::string> with_learned = sources;
+  with_learned.insert(with_learned.begin(), "learned");
+  list.key(MOETWIN_KEY(routing.source), "learned, or a scripted load.").one_of(with_learned);
   list.key(MOETWIN_KEY(routing.without_numerics),
            "What stands for a learned router with numerics none.")
       .one_of(sources);
-  sources.insert(sources.begin(), "learned");
-  list.key(MOETWIN_KEY(routing.source), "learned, or a scripted load.").one_of(sources);
   list.key(MOETWIN_KEY(routing.score_function), "From logits to scores.")
       .one_of({"softmax", "sigmoid"});
   list.key(MOETWIN_KEY(routing.jitter_epsilon),

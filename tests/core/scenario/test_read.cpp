@@ -56,14 +56,15 @@ TEST_CASE("errors carry file, line, key, value, rule and legal values, all at on
              Contains("test.json:3: model_config.hidden_siz: unknown key, value 64; did you "
                       "mean model_config.hidden_size?"));
   CHECK_THAT(message,
-             Contains("test.json:4: model_config.num_layers: \"four\" must be an integer at "
+             Contains("test.json:4: model_config.num_layers: \"four\" must be an integer of at "
                       "least 1 and at most 65536"));
-  CHECK_THAT(message, Contains("test.json:5: model_config.dropout: 1.5 must be a number at least 0 "
-                               "and below 1"));
+  CHECK_THAT(message,
+             Contains("test.json:5: model_config.dropout: 1.5 must be a number of at least 0 "
+                      "and below 1"));
   CHECK_THAT(message, Contains("test.json:6: model_config.normalization: \"batchnorm\" must be one "
                                "of: layernorm, rmsnorm"));
   CHECK_THAT(message, Contains("test.json:7: model_config.moe_layer_config.top_k: 0 must be an "
-                               "integer at least 1 and at most 1024"));
+                               "integer of at least 1 and at most 1024"));
   CHECK_THAT(message, Contains("test.json:9: trainin_config: unknown key, value {\"steps\":3}; did "
                                "you mean training_config?"));
   CHECK_THAT(message, Contains("test.json:10: top_k: unknown key, value 2; did you mean "
@@ -91,7 +92,7 @@ TEST_CASE("numbers are of their type") {
              Contains("training_config: 3 must be an object") && Contains("learning_rate"));
   CHECK_THAT(refusal(R"({"data": {"files": ["a", 3]}})"), Contains("must be a list of texts"));
   CHECK_THAT(refusal(R"({"output": {"routing_ranks": [0, -1]}})"),
-             Contains("must be a list of integers each at least 0"));
+             Contains("must be a list of integers, each at least 0"));
 }
 
 TEST_CASE("null means off where a key has that") {

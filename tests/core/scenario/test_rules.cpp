@@ -101,7 +101,7 @@ TEST_CASE("a capacity factor of 16384 is refused with the bytes it would take", 
   // ceil(16384 x 4096 x 2 / 64) = 2,097,152 places; x 64 x 512 x 4 bytes = 2^38 = 256 GiB.
   CHECK_THAT(refusal(text), Contains("2097152 places for each of 64 experts, of 4096 tokens") &&
                                 Contains("256.00 GiB") && Contains("num_experts / top_k = 32"));
-  CHECK_THAT(refusal(moe("\"capacity_factor\": 0")), Contains("must be a number or null above 0"));
+  CHECK_THAT(refusal(moe("\"capacity_factor\": 0")), Contains("must be a number above 0, or null"));
 }
 
 TEST_CASE("absurd weights are refused with an estimate", "[P067]") {
