@@ -1,0 +1,53 @@
+#include "core/ops/embedding.h"
+
+#include <string>
+
+#include "core/ops/reference/block.h"
+#include "core/ops/reference/table.h"
+
+namespace moetwin::reference {
+namespace {
+
+void check_id(int32_t id, int64_t token, int64_t rows) {
+  if (id < 0 || id >= rows)
+    throw Error(ErrorClass::internal, "op embed: token " + std::to_string(token) + " has id " +
+                                          std::to_string(id) + ", legal: 0 to " +
+                                          std::to_string(rows - 1));
+}
+
+}  // namespace
+
+void embed(const ReferenceCall& call) {
+  const int64_t tokens = call[3].shape[0], h = call[3].shape[1];
+  const int64_t s = call.get<EmbedAttr>().sequence_length;
+  const int32_t* ids = call[0].as<const int32_t>();
+  with_compute(call[3].dtype, [&]<class C>(C) {
+    const Scratch<C> row(h), position(h);
+    for (int64_t t = 0; t < tokens; ++t) {
+      check_id(ids[t], t, call[1].shape[0]);
+      read<C>(call[1], ids[t] * h, h, row.get());
+      if (call[2].data) {
+        const C* p = peek<C>(call[2], t % s * h, h, position.get());
+        for (int64_t i = 0; i < h; ++i) row[i] += p[i];
+      }
+      write<C>(call[3], t * h, h, row.get());
+    }
+  });
+}
+
+void embed_backward(const ReferenceCall& call) {
+  const int64_t tokens = call[1].shape[0], h = call[1].shape[1];
+  const int64_t s = call.get<EmbedAttr>().sequence_length;
+  const int32_t* ids = call[0].as<const int32_t>();
+  with_compute(call[1].dtype, [&]<class C>(C) {
+    const Scratch<C> row(h);
+    for (int64_t t = 0; t < tokens; ++t) {
+      check_id(ids[t], t, call[2].shape[0]);
+      const C* d = peek<C>(call[1], t * h, h, row.get());
+      add_to<C>(call[2], ids[t] * h, h, d);
+      if (call[3].data) add_to<C>(call[3], t % s * h, h, d);
+    }
+  });
+}
+
+}  // namespace moetwin::reference
