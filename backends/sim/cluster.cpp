@@ -53,6 +53,8 @@ class SimCluster : public Cluster {
 
   int64_t world() const override { return machine_.world(); }
 
+  DeviceProperties device() const override { return sim_properties(machine_, settings_, 0); }
+
   std::string description() const override {
     const ClusterProfile& p = machine_.profile();
     return fmt::format("{} x {} on {} node{} ({}), modelled: {}", machine_.world(), p.gpu.name,

@@ -12,24 +12,31 @@
 
 namespace moetwin {
 
-SimBackend::SimBackend(Simulation& simulation, int64_t rank)
-    : simulation_(simulation), gpu_(simulation.machine().profile().gpu) {
-  const Machine& machine = simulation.machine();
-  const Simulation::Settings& settings = simulation.settings();
-  properties_.name = gpu_.name + " (modelled)";
-  properties_.memory_bytes = static_cast<int64_t>(gpu_.memory.value);
-  properties_.rank = rank;
-  properties_.world = machine.world();
-  properties_.node = machine.node_of(rank);
-  properties_.gpus_per_node = machine.profile().gpus_per_node;
-  properties_.numerics = settings.numerics;
-  properties_.peak_flop_per_second = peak(gpu_, KernelKind::gemm, settings.compute_dtype).value;
+DeviceProperties sim_properties(const Machine& machine, const Simulation::Settings& settings,
+                                int64_t rank) {
+  const GpuProfile& gpu = machine.profile().gpu;
+  DeviceProperties p;
+  p.name = gpu.name + " (modelled)";
+  p.memory_bytes = static_cast<int64_t>(gpu.memory.value);
+  p.rank = rank;
+  p.world = machine.world();
+  p.node = machine.node_of(rank);
+  p.gpus_per_node = machine.profile().gpus_per_node;
+  p.numerics = settings.numerics;
+  p.peak_flop_per_second = peak(gpu, KernelKind::gemm, settings.compute_dtype).value;
   const auto& sources = machine.profile().sources;
   const auto source =
       sources.find(std::string("gpu.matmul_flop_per_second.") + dtype_name(settings.compute_dtype));
-  if (source != sources.end()) properties_.peak_source = source->second;
-  const auto slow = machine.profile().slow_ranks.find(rank);
-  if (slow != machine.profile().slow_ranks.end()) slowness_ = slow->second;
+  if (source != sources.end()) p.peak_source = source->second;
+  return p;
+}
+
+SimBackend::SimBackend(Simulation& simulation, int64_t rank)
+    : simulation_(simulation),
+      gpu_(simulation.machine().profile().gpu),
+      properties_(sim_properties(simulation.machine(), simulation.settings(), rank)) {
+  const auto& slow = simulation.machine().profile().slow_ranks;
+  if (const auto found = slow.find(rank); found != slow.end()) slowness_ = found->second;
 }
 
 bool SimBackend::supports(const Op& op) const {

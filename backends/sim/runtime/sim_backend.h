@@ -12,6 +12,9 @@
 
 namespace moetwin {
 
+DeviceProperties sim_properties(const Machine& machine, const Simulation::Settings& settings,
+                                int64_t rank);
+
 class SimBackend : public Backend {
  public:
   SimBackend(Simulation& simulation, int64_t rank);
