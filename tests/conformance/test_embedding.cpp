@@ -1,0 +1,116 @@
+// Embedding and cross-entropy: the two ends of the model.
+
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "core/ops/embedding.h"
+#include "core/ops/loss.h"
+#include "tests/conformance/gradient.h"
+
+namespace moetwin::conformance {
+
+TEST_CASE("embedding gathers rows and adds positions; its backward adds them up", "[embed]") {
+  on_each_type([](Machine& machine, DType d) {
+    const int64_t s = 13, tokens = 26, v = 11, h = 1030;
+    Values ids;
+    for (int64_t t = 0; t < tokens; ++t) ids.push_back(static_cast<double>(t * 7 % 5 + t % 3));
+    const Values table = rounded(draw(v * h, 1), d), positions = rounded(draw(s * h, 2), d);
+    const Values dy = rounded(draw(tokens * h, 3), d);
+    const Tensor ti = machine.put({tokens}, DType::i32, ids);
+    for (const bool with : {true, false}) {
+      Values want;
+      for (int64_t t = 0; t < tokens; ++t)
+        for (int64_t i = 0; i < h; ++i)
+          want.push_back(table[static_cast<size_t>(ids[static_cast<size_t>(t)]) * 1030 +
+                               static_cast<size_t>(i)] +
+                         (with ? positions[static_cast<size_t>(t % s * h + i)] : 0));
+      const Tensor out = machine.empty({tokens, h}, d);
+      machine.launch(embed(ti, machine.put({v, h}, d, table),
+                           with ? machine.put({s, h}, d, positions) : Tensor{}, out, {s}));
+      expect(machine.get(out), want, tolerance(d), "out");
+
+      const DType wide = real_dtype(d);
+      const Tensor dt = machine.put({v, h}, wide, Values(table.size(), 1.0));
+      const Tensor dp = with ? machine.put({s, h}, wide, Values(positions.size(), 2.0)) : Tensor{};
+      machine.launch(embed_backward(ti, machine.put({tokens, h}, d, dy), dt, dp, {s}));
+      Values want_t(table.size(), 1.0), want_p(positions.size(), 2.0);
+      for (int64_t t = 0; t < tokens; ++t)
+        for (int64_t i = 0; i < h; ++i) {
+          const double g = dy[static_cast<size_t>(t * h + i)];
+          want_t[static_cast<size_t>(ids[static_cast<size_t>(t)]) * 1030 +
+                 static_cast<size_t>(i)] += g;
+          want_p[static_cast<size_t>(t % s * h + i)] += g;
+        }
+      expect(machine.get(dt), want_t, tolerance(wide, 8, 4), "d_table");
+      if (with) expect(machine.get(dp), want_p, tolerance(wide, 4, 4), "d_positions");
+    }
+  });
+}
+
+TEST_CASE("repeated ids give the same bits every time", "[embed][P171]") {
+  on_each([](Machine& machine) {
+    const Tensor ids = machine.put({64}, DType::i32, Values(64, 2.0));
+    const Tensor dy = machine.put({64, 33}, DType::f32, draw(64 * 33, 4));
+    Values first;
+    for (int run = 0; run < 20; ++run) {
+      const Tensor dt = machine.put({3, 33}, DType::f32, Values(99, 0.0));
+      machine.launch(embed_backward(ids, dy, dt, {}, {64}));
+      if (run == 0) first = machine.get(dt);
+      expect_equal(machine.get(dt), first, "d_table");
+    }
+  });
+}
+
+TEST_CASE("cross-entropy: sums, gradient, tokens that do not count", "[cross_entropy][gradient]") {
+  on_each_type([](Machine& machine, DType d) {
+    const int64_t tokens = 13, v = 37;
+    const double scale = 0.125;
+    const Values x = rounded(draw(tokens * v, 5, 4), d);
+    Values targets;
+    for (int64_t t = 0; t < tokens; ++t)
+      targets.push_back(t % 5 == 3 ? -1 : static_cast<double>(t * 11 % v));
+    double loss = 0, valid = 0;
+    Values want(x.size(), 0.0);
+    for (int64_t t = 0; t < tokens; ++t) {
+      const double target = targets[static_cast<size_t>(t)];
+      if (target < 0) continue;
+      const double* row = x.data() + t * v;
+      double sum = 0;
+      for (int64_t i = 0; i < v; ++i) sum += std::exp(row[i]);
+      loss += std::log(sum) - row[static_cast<int64_t>(target)];
+      valid += 1;
+      for (int64_t i = 0; i < v; ++i)
+        want[static_cast<size_t>(t * v + i)] =
+            scale * (std::exp(row[i]) / sum - (i == static_cast<int64_t>(target)));
+    }
+    const Tensor tt = machine.put({tokens}, DType::i32, targets);
+    const Tensor sums = machine.put({2}, real_dtype(d), {10, 1});
+    const Tensor logits = machine.put({tokens, v}, d, x);
+    machine.launch(cross_entropy(logits, tt, sums, {0}));
+    expect(machine.get(sums), {10 + loss, 1 + valid}, tolerance(real_dtype(d), 60), "sums");
+    expect_equal(machine.get(logits), x, "logits are left as they are");
+    machine.launch(cross_entropy(logits, tt, sums, {scale}));
+    expect(machine.get(sums), {10 + 2 * loss, 1 + 2 * valid}, tolerance(real_dtype(d), 90), "sums");
+    expect(machine.get(logits), want, tolerance(d, 2, scale), "gradient");
+    if (d != DType::f64) return;
+    expect_gradient(
+        x,
+        [&](const Values& at) {
+          const Tensor s = machine.put({2}, d, {0, 0});
+          machine.launch(cross_entropy(machine.put({tokens, v}, d, at), tt, s, {0}));
+          return Values{machine.get(s)[0]};
+        },
+        {scale}, machine.get(logits), "logits");
+  });
+}
+
+TEST_CASE("cross-entropy of large logits neither overflows nor loses the rest", "[cross_entropy]") {
+  on_each([](Machine& machine) {
+    const Tensor sums = machine.put({2}, DType::f32, {0, 0});
+    machine.launch(cross_entropy(machine.put({2, 3}, DType::f32, {1000, 0, 0, -1000, -1000, -1000}),
+                                 machine.put({2}, DType::i32, {1, 2}), sums, {0}));
+    expect(machine.get(sums), {1000 + std::log(3.0), 2}, tolerance(DType::f32, 4), "sums");
+  });
+}
+
+}  // namespace moetwin::conformance
