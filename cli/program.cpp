@@ -10,7 +10,10 @@
 namespace moetwin {
 
 std::vector<Verb> verbs() {
-  return {{"check", add_check}, {"topology", add_topology}, {"schema", add_schema}};
+  return {{"check", add_check},
+          {"topology", add_topology},
+          {"import", add_import},
+          {"schema", add_schema}};
 }
 
 int run_program(const std::vector<std::string>& arguments, const Output& output) {

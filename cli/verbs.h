@@ -7,6 +7,7 @@ namespace moetwin {
 
 void add_check(CLI::App& app, Action& action);
 void add_topology(CLI::App& app, Action& action);
+void add_import(CLI::App& app, Action& action);
 void add_schema(CLI::App& app, Action& action);
 
 }  // namespace moetwin
