@@ -19,14 +19,12 @@ std::vector<std::string> shipped_directories(const Scenario& scenario, const std
       found.push_back(fs::weakly_canonical(directory).string());
   };
   if (!scenario.path.empty()) add(fs::path(scenario.path).parent_path() / kind);
+  add(fs::path(MOETWIN_SOURCE_SCENARIOS) /
+      kind);  // the tree this program was built from, if it is still there
   std::error_code no_proc;
   const fs::path program = fs::read_symlink("/proc/self/exe", no_proc);
   if (!no_proc) {
-    // build/cli/moetwin, build/tests/x/test_y, PREFIX/bin/moetwin
-    for (fs::path up = program.parent_path(); up.has_relative_path(); up = up.parent_path()) {
-      add(up / "scenarios" / kind);
-      add(up / "share" / "moetwin" / "scenarios" / kind);
-    }
+    add(program.parent_path().parent_path() / "share" / "moetwin" / "scenarios" / kind);
   }
   return found;
 }

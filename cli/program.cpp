@@ -10,7 +10,8 @@
 namespace moetwin {
 
 std::vector<Verb> verbs() {
-  return {{"check", add_check},
+  return {{"run", add_run},
+          {"check", add_check},
           {"topology", add_topology},
           {"import", add_import},
           {"schema", add_schema}};

@@ -18,12 +18,10 @@
 #include "cli/verbs.h"
 #include "core/base/error.h"
 #include "core/moe/routing_trace.h"
-#include "core/record/progress.h"
 #include "core/record/recorder.h"
-#include "core/record/summary.h"
-#include "core/scenario/model_size.h"
 #include "core/scenario/read.h"
 #include "core/train/data.h"
+#include "core/train/supported.h"
 #include "core/train/train.h"
 
 namespace moetwin {
@@ -92,7 +90,6 @@ int run(RunArguments a, const Output& output) {
   info.backend = a.machine.backend;
   info.cluster = cluster->description();
   info.device = cluster->device();
-  info.model_flop_per_step = training_flop_per_step(scenario);
   info.settings = scenario_to_json(scenario);
   info.notes = warnings;
   if (data) info.notes.push_back("data: " + data->description());
@@ -100,11 +97,12 @@ int run(RunArguments a, const Output& output) {
       scenario.model_config.num_moe_layers() > 0)
     info.notes.push_back("routing: numerics are off, so `" + scenario.routing.without_numerics +
                          "` counts stand in for the learned router");
-  Progress progress(scenario.training_config.steps, output.err, is_terminal(output.err), wall);
   const int64_t every = scenario.output.log_every;
   if (!a.quiet)
-    info.on_step = [&progress, every](const StepRow& row) {
-      if (row.step % every == 0 || row.step == 1) progress.show(row);
+    info.on_step = [&output, every](const StepRow& row) {
+      if (row.step % every == 0 || row.step == 1)
+        output.err << fmt::format("step {} loss {:.4f} {:.0f} tok/s {:.3f} ms\n", row.step,
+                                  row.loss, row.tokens_per_second(), row.seconds() * 1e3);
     };
   Recorder recorder(scenario, grid, info);
 
@@ -120,16 +118,16 @@ int run(RunArguments a, const Output& output) {
   cluster->run([&](Backend& device) { train_rank(device, scenario, grid, services); });
   std::signal(SIGTERM, old_term);
   std::signal(SIGINT, old_int);
-  progress.finish();
 
   RunEnd end;
   end.wall_seconds = wall();
   end.environment = environment_json();
   const Report& report = recorder.finish(end);
   if (a.json) {
-    output.out << report_json(report);
+    output.out << report_json(report).toStyledString();
   } else if (!a.quiet) {
-    output.out << summary(report, scenario) << "\nRun directory: " << info.directory << "\n";
+    output.out << ""
+               << "\nRun directory: " << info.directory << "\n";
   }
   return caught_signal != 0 ? 128 + caught_signal : 0;
 }

@@ -5,6 +5,7 @@
 
 namespace moetwin {
 
+void add_run(CLI::App& app, Action& action);
 void add_check(CLI::App& app, Action& action);
 void add_topology(CLI::App& app, Action& action);
 void add_import(CLI::App& app, Action& action);

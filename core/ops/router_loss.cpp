@@ -33,7 +33,7 @@ void check_common(const OpCall& c, const Check& check, int global) {
 void check_losses(const OpCall& c) {
   const Check check(c);
   check_common(c, check, 3);
-  check.shape(4, {4});
+  check.shape(4, {4 + c[0].shape[1]});
   check.dtype(4, c[0].dtype);
 }
 void check_backward(const OpCall& c) {

@@ -14,11 +14,11 @@ RouterLossAttr attr_of(int64_t k, Score score = Score::softmax) {
   a.top_k = k, a.score = score;
   return a;
 }
-/// {balance, z, importance CV^2, load variance}.
+/// {balance, z, importance CV^2, load variance, sums of normalised scores}.
 Values losses(Machine& machine, DType d, int64_t tokens, int64_t experts, const Values& logits,
               const Values& probs, const Values& ids, const RouterLossAttr& a,
               const Values& global = {}) {
-  const Tensor out = machine.put({4}, d, Values(4, 0.0));
+  const Tensor out = machine.put({4 + experts}, d, Values(static_cast<size_t>(4 + experts), 0.0));
   machine.launch(router_losses(
       machine.put({tokens, experts}, d, logits), machine.put({tokens, experts}, d, probs),
       machine.put({tokens, a.top_k}, DType::i32, ids),
@@ -104,13 +104,27 @@ TEST_CASE("importance CV^2 and load variance", "[router][C11]") {
   });
 }
 
+TEST_CASE("a micro-batch's losses count by its weight, its scores are summed", "[router]") {
+  on_each([](Machine& machine) {
+    RouterLossAttr a = attr_of(1);
+    a.weight = 0.25;
+    // Two tokens, both to expert 0: E sum f P = 2 x 1 x 0.75; scores sum to 2 x {.75, .25}.
+    const Values all =
+        losses(machine, DType::f32, 2, 2, Values(4, 0.0), repeat({.75, .25}, 2), {0, 0}, a);
+    CHECK(all[0] == Approx(0.25 * 1.5));
+    CHECK(all[3] == Approx(0.25 * 1.0));  // counts {2, 0}, mean 1: (1 + 1) / 2
+    CHECK(all[4] == Approx(1.5));
+    CHECK(all[5] == Approx(0.5));
+  });
+}
+
 TEST_CASE("losses are added up and no tokens add nothing", "[router]") {
   on_each([](Machine& machine) {
-    const Tensor out = machine.put({4}, DType::f32, {1, 2, 3, 4});
+    const Tensor out = machine.put({8}, DType::f32, {1, 2, 3, 4, 5, 6, 7, 8});
     machine.launch(router_losses(machine.empty({0, 4}, DType::f32),
                                  machine.empty({0, 4}, DType::f32),
                                  machine.empty({0, 2}, DType::i32), {}, out, attr_of(2)));
-    expect_equal(machine.get(out), {1, 2, 3, 4}, "losses");
+    expect_equal(machine.get(out), {1, 2, 3, 4, 5, 6, 7, 8}, "losses");
   });
 }
 
@@ -145,9 +159,11 @@ TEST_CASE("the router's backward against central differences", "[router][gradien
               const Tensor l = machine.put({tokens, experts}, d, at);
               machine.launch(router_select(l, {}, probs, weights, ids, counts, s));
               Values out = machine.get(weights);
-              const Tensor sums = machine.put({4}, d, Values(4, 0.0));
+              const Tensor sums =
+                  machine.put({4 + experts}, d, Values(static_cast<size_t>(4 + experts), 0.0));
               machine.launch(router_losses(l, probs, ids, global_counts, sums, a));
-              const Values extra = machine.get(sums);
+              Values extra = machine.get(sums);
+              extra.resize(4);
               out.insert(out.end(), extra.begin(), extra.end());
               return out;
             };

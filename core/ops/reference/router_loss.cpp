@@ -57,6 +57,7 @@ void losses(const ReferenceCall& call) {
   const int32_t* ids = call[2].as<const int32_t>();
   const Scratch<double> f(experts), mean(experts);
   const int64_t rows = scope_rows(a, tokens);
+  C* out = call[4].as<C>();
   double balance = 0;
   for (int64_t first = 0; first < tokens; first += rows) {
     shares(a, ids, {first, rows}, call[3].as<const int64_t>(), experts, f.get());
@@ -69,6 +70,7 @@ void losses(const ReferenceCall& call) {
         mean[e] +=
             total > 0 ? static_cast<double>(p[e] / total) : 1.0 / static_cast<double>(experts);
     }
+    for (int64_t e = 0; e < experts; ++e) out[4 + e] += static_cast<C>(mean[e]);
     for (int64_t e = 0; e < experts; ++e)
       balance += f[e] * mean[e] * static_cast<double>(experts) / static_cast<double>(rows);
   }
@@ -94,12 +96,11 @@ void losses(const ReferenceCall& call) {
     const double d = f[e] * assignments - load_mean;
     load_squares += d * d;
   }
-  C* out = call[4].as<C>();
-  out[0] += static_cast<C>(balance * static_cast<double>(rows) / static_cast<double>(tokens));
-  out[1] += static_cast<C>(z / static_cast<double>(tokens));
-  out[2] += static_cast<C>(
-      average > 0 ? squares / static_cast<double>(experts) / (average * average) : 0.0);
-  out[3] += static_cast<C>(load_squares / static_cast<double>(experts));
+  const double n = static_cast<double>(tokens), m = static_cast<double>(experts);
+  out[0] += static_cast<C>(a.weight * balance * static_cast<double>(rows) / n);
+  out[1] += static_cast<C>(a.weight * z / n);
+  out[2] += static_cast<C>(average > 0 ? a.weight * squares / m / (average * average) : 0.0);
+  out[3] += static_cast<C>(a.weight * load_squares / m);
 }
 
 /// d_scores of one token from the gradient of its weights.
