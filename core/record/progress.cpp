@@ -1,0 +1,65 @@
+#include "core/record/progress.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <ostream>
+
+#include "core/base/units.h"
+#include "core/record/bars.h"
+
+namespace moetwin {
+
+std::string duration_text(double seconds) {
+  const auto whole = static_cast<int64_t>(std::ceil(std::max(0.0, seconds)));
+  if (whole < 60) return fmt::format("{} s", whole);
+  if (whole < 3600) return fmt::format("{} min {} s", whole / 60, whole % 60);
+  if (whole < 86400) return fmt::format("{} h {} min", whole / 3600, whole % 3600 / 60);
+  return fmt::format("{} d {} h", whole / 86400, whole % 86400 / 3600);
+}
+
+Progress::Progress(int64_t steps, std::ostream& out, bool terminal, std::function<double()> clock)
+    : steps_(steps), out_(out), terminal_(terminal), clock_(std::move(clock)) {}
+
+std::string Progress::line(const StepRow& row, double now) {
+  const int digits = static_cast<int>(std::to_string(steps_).size());
+  std::string text = fmt::format("step {:>{}}/{}", row.step, digits, steps_);
+  if (terminal_) {
+    const double share = static_cast<double>(row.step) / static_cast<double>(steps_);
+    text += " " + left(bar(share, 10, {}), 10);
+  }
+  text += std::isfinite(row.loss) ? fmt::format("  loss {:.4f}", row.loss) : "  loss -";
+  text += fmt::format("  {} tokens/s", format_count(std::round(row.tokens_per_second())));
+  text += fmt::format("  step {}", format_seconds(row.seconds()));
+  if (!row.layers.empty())
+    text += fmt::format("  imbalance {:.2f}  dropped {:.1f}%", row.routing.imbalance_experts,
+                        100 * row.routing.dropped_share);
+  // Steps vary little, so the mean of those seen foretells the others.
+  if (row.step > first_step_ && row.step < steps_) {
+    const double each = (now - first_time_) / static_cast<double>(row.step - first_step_);
+    text += "  ETA " + duration_text(each * static_cast<double>(steps_ - row.step));
+  }
+  return text;
+}
+
+void Progress::show(const StepRow& row) {
+  const double now = clock_();
+  if (first_step_ == 0) first_step_ = row.step, first_time_ = now;
+  last_ = line(row, now);
+  if (!terminal_) {
+    out_ << last_ << "\n" << std::flush;
+    return;
+  }
+  if (live_ && row.step < steps_ && now - shown_at_ < 0.1) return;
+  shown_at_ = now;
+  live_ = true;
+  out_ << "\r" << last_ << "\x1b[K" << std::flush;
+}
+
+void Progress::finish() {
+  if (live_) out_ << "\r" << last_ << "\x1b[K\n" << std::flush;
+  live_ = false;
+}
+
+}  // namespace moetwin

@@ -1,0 +1,39 @@
+#pragma once
+// The line that shows a run while it goes on.
+
+#include <cstdint>
+#include <functional>
+#include <iosfwd>
+#include <string>
+
+#include "core/record/step_row.h"
+
+namespace moetwin {
+
+class Progress {
+ public:
+  /// `terminal`: one line that is written over, at most ten times a second; otherwise a line per
+  /// step that is shown. `clock`: seconds since the start of the run on the wall.
+  Progress(int64_t steps, std::ostream& out, bool terminal, std::function<double()> clock);
+  void show(const StepRow& row);
+  /// Ends the live line. Call it once, also when the run failed.
+  void finish();
+
+ private:
+  std::string line(const StepRow& row, double now);
+
+  int64_t steps_;
+  std::ostream& out_;
+  bool terminal_;
+  std::function<double()> clock_;
+  int64_t first_step_ = 0;
+  double first_time_ = 0;  ///< on the wall, when first_step_ was done
+  double shown_at_ = -1;
+  std::string last_;  ///< newest line, to end with
+  bool live_ = false;
+};
+
+/// "12 s", "3 min 20 s", "2 h 5 min": two units at most.
+std::string duration_text(double seconds);
+
+}  // namespace moetwin
