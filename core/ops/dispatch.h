@@ -20,10 +20,10 @@ int64_t chunk_begin(int64_t tokens, int64_t chunks, int64_t chunk);
 
 /// Stable sort by expert, capacity, and both index maps. ids i32 [T,k] (-1: not routed), weights
 /// real [T,k]; position i32 [T k]: row of an assignment or -1; source i32 [T k]: assignment of a
-/// row or -1; kept i64 [chunks * E + 1] (control): rows per chunk and expert; the last entry is
-/// copied from counts[E] (the router's non-finite mark). counts i64 [E+1] (control), the router's.
-/// With numerics off ids have no storage and kept follows from the counts alone: min(count,
-/// capacity), split evenly over chunks (remainders to the first).
+/// row or -1; kept i64 [E * chunks + 1] (control): rows of expert e in chunk c at e * chunks + c;
+/// the last entry is copied from counts[E] (the router's non-finite mark). counts i64 [E+1]
+/// (control), the router's. With numerics off ids have no storage and kept follows from the counts
+/// alone, just as if router_scripted had dealt them to the tokens.
 OpCall dispatch_plan(const Tensor& ids, const Tensor& weights, const Tensor& counts,
                      const Tensor& position, const Tensor& source, const Tensor& kept,
                      PlanAttr attr);

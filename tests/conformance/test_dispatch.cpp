@@ -48,7 +48,8 @@ Plan plain_plan(const PlanAttr& a, const Values& ids, const Values& weights) {
     for (size_t i = static_cast<size_t>(a.capacity); i < mine.size(); ++i)
       keep[mine[i].second] = false;
   }
-  Plan p{Values(ids.size(), -1.0), Values(ids.size(), -1.0), {}};
+  Plan p{Values(ids.size(), -1.0), Values(ids.size(), -1.0),
+         Values(static_cast<size_t>(a.experts * a.chunks), 0.0)};
   for (int64_t c = 0; c < a.chunks; ++c) {
     const int64_t begin = chunk_begin(tokens, a.chunks, c) * k,
                   end = chunk_begin(tokens, a.chunks, c + 1) * k;
@@ -57,14 +58,12 @@ Plan plain_plan(const PlanAttr& a, const Values& ids, const Values& weights) {
       if (ids[static_cast<size_t>(i)] >= 0 && keep[static_cast<size_t>(i)])
         rows.push_back({ids[static_cast<size_t>(i)], i});
     std::sort(rows.begin(), rows.end());
-    Values count(static_cast<size_t>(a.experts), 0.0);
     for (size_t r = 0; r < rows.size(); ++r) {
       p.position[static_cast<size_t>(rows[r].second)] =
           static_cast<double>(begin) + static_cast<double>(r);
       p.source[static_cast<size_t>(begin) + r] = static_cast<double>(rows[r].second);
-      count[static_cast<size_t>(rows[r].first)] += 1;
+      p.kept[static_cast<size_t>(static_cast<int64_t>(rows[r].first) * a.chunks + c)] += 1;
     }
-    p.kept.insert(p.kept.end(), count.begin(), count.end());
   }
   p.kept.push_back(77);
   return p;

@@ -1,3 +1,4 @@
+#include <utility>
 #include <vector>
 
 #include "core/ops/dispatch.h"
@@ -7,12 +8,27 @@
 namespace moetwin::reference {
 namespace {
 
-/// With numerics off only the counts are known.
-void from_counts(const PlanAttr& a, const int64_t* counts, int64_t* kept) {
+/// How many of the assignments below `end`, dealt to T tokens in turn, meet tokens [first, last).
+int64_t dealt(int64_t end, int64_t tokens, int64_t first, int64_t last) {
+  return end / tokens * (last - first) + std::clamp(end % tokens - first, int64_t{0}, last - first);
+}
+
+/// With numerics off only the counts are known: router_scripted deals them in turn. Chunks are in
+/// token order, so a capacity (lowest numbers first, all weights equal) fills the first ones.
+void from_counts(const PlanAttr& a, int64_t tokens, const int64_t* counts, int64_t* kept) {
+  const int64_t size = (tokens + a.chunks - 1) / a.chunks;
+  int64_t begin = 0;
   for (int64_t e = 0; e < a.experts; ++e) {
-    const int64_t n = a.capacity < 0 ? counts[e] : std::min(counts[e], a.capacity);
-    for (int64_t c = 0; c < a.chunks; ++c)
-      kept[c * a.experts + e] = n / a.chunks + (c < n % a.chunks ? 1 : 0);
+    int64_t left = a.capacity < 0 ? counts[e] : std::min(counts[e], a.capacity);
+    for (int64_t c = 0; c < a.chunks; ++c) {
+      const int64_t first = std::min(c * size, tokens), last = std::min(first + size, tokens);
+      const int64_t n = tokens == 0 ? 0
+                                    : dealt(begin + counts[e], tokens, first, last) -
+                                          dealt(begin, tokens, first, last);
+      kept[e * a.chunks + c] = std::min(n, left);
+      left -= kept[e * a.chunks + c];
+    }
+    begin += counts[e];
   }
 }
 
@@ -46,7 +62,7 @@ void dispatch_plan(const ReferenceCall& call) {
   const int64_t* counts = call[2].as<const int64_t>();
   int64_t* kept = call[5].as<int64_t>();
   if (counts) kept[a.chunks * experts] = counts[experts];
-  if (!call[0].data) return from_counts(a, counts, kept);
+  if (!call[0].data) return from_counts(a, tokens, counts, kept);
   const int32_t* ids = call[0].as<const int32_t>();
   int32_t *position = call[3].as<int32_t>(), *source = call[4].as<int32_t>();
   std::vector<char> keeps;
@@ -62,12 +78,14 @@ void dispatch_plan(const ReferenceCall& call) {
   for (int64_t c = 0; c < a.chunks; ++c) {
     const int64_t begin = std::min(c * size, tokens) * k,
                   end = std::min((c + 1) * size, tokens) * k;
-    int64_t* rows = kept + c * experts;
-    std::fill_n(rows, experts, int64_t{0});
+    std::fill_n(next.get(), experts, int64_t{0});
     for (int64_t i = begin; i < end; ++i)
-      if (goes(i)) ++rows[ids[i]];
+      if (goes(i)) ++next[ids[i]];
     int64_t row = begin;
-    for (int64_t e = 0; e < experts; ++e) next[e] = row, row += rows[e];
+    for (int64_t e = 0; e < experts; ++e) {
+      kept[e * a.chunks + c] = next[e];
+      row += std::exchange(next[e], row);
+    }
     for (int64_t i = begin; i < end; ++i) {
       if (!goes(i)) continue;
       const int64_t at = next[ids[i]]++;
