@@ -5,51 +5,60 @@
 
 namespace moetwin {
 
-Plan all_to_all_plan(const CollectiveShape& shape, const Machine& machine) {
-  const int64_t n = shape.group.size();
-  Plan plan;
-  PortSums ports;
-  std::vector<int64_t> route;
+void plan_all_to_all(const CollectiveShape& shape, const Machine& machine, Plan& plan) {
+  const auto n = static_cast<size_t>(shape.group.size());
+  const NodesOfGroup& on = *shape.on;
   const GpuProfile& gpu = machine.profile().gpu;
   const BytesPerSecond memory(gpu.memory_bandwidth.value *
                               gpu.bandwidth_efficiency[static_cast<size_t>(KernelKind::copy)]);
-  for (int64_t i = 0; i < n; ++i) {
-    const int64_t from = shape.group.member(i);
-    double sent = 0, off_node = 0;
-    for (int64_t j = 0; j < n; ++j) {
-      const double bytes = shape.pair_bytes[static_cast<size_t>(i * n + j)];
+  std::vector<double> received(n), received_off_node(n);
+  bool inside = false, between = false;
+  for (size_t i = 0; i < n; ++i)
+    for (size_t j = 0; j < n; ++j) {
+      const double bytes = shape.pair_bytes[i * n + j];
       if (bytes <= 0) continue;
       if (i == j) {  // read and written in the GPU's own memory
         plan.local = std::max(plan.local, Bytes(2 * bytes) / memory);
         continue;
       }
-      const int64_t to = shape.group.member(j);
-      sent += bytes;
-      if (!machine.same_node(from, to)) off_node += bytes;
-      plan.latency = std::max(plan.latency, machine.latency(from, to));
-      machine.route(from, to, route);
-      for (int64_t port : route) ports.add(port, bytes);
+      plan.sent[i] += bytes;
+      received[j] += bytes;
+      if (on.node_index[i] == on.node_index[j]) {
+        inside = true;
+      } else {
+        between = true;
+        plan.sent_off_node[i] += bytes;
+        received_off_node[j] += bytes;
+      }
     }
-    plan.sent.push_back(sent);
-    plan.sent_off_node.push_back(off_node);
+  plan.latency = between  ? machine.profile().nic.latency
+                 : inside ? machine.profile().nvlink.latency
+                          : Seconds(0);
+  PortSums ports(plan.ports);
+  for (size_t i = 0; i < n; ++i) {
+    const int64_t rank = shape.group.member(static_cast<int64_t>(i));
+    const auto add = [&](Direction d, double all, double off_node) {
+      ports.add(machine.nvlink(rank, d), all - off_node);
+      ports.add(machine.nic(rank, d), off_node);
+      if (machine.has_uplinks()) ports.add(machine.uplink(machine.node_of(rank), d), off_node);
+    };
+    add(Direction::up, plan.sent[i], plan.sent_off_node[i]);
+    add(Direction::down, received[i], received_off_node[i]);
   }
-  plan.ports = ports.take();
-  return plan;
+  ports.finish();
 }
 
-Plan send_plan(const CollectiveShape& shape, const Machine& machine) {
+void plan_send(const CollectiveShape& shape, const Machine& machine, Plan& plan) {
   const int64_t from = shape.group.member(shape.from), to = shape.group.member(shape.to);
-  Plan plan;
   std::vector<int64_t> route;
   machine.route(from, to, route);
-  for (int64_t port : route) plan.ports.push_back({port, shape.bytes});
+  PortSums ports(plan.ports);
+  for (int64_t port : route) ports.add(port, shape.bytes);
+  ports.finish();
   plan.latency = machine.latency(from, to);
-  plan.sent.resize(static_cast<size_t>(shape.group.size()));
-  plan.sent_off_node = plan.sent;
   plan.sent[static_cast<size_t>(shape.from)] = shape.bytes;
   if (!machine.same_node(from, to))
     plan.sent_off_node[static_cast<size_t>(shape.from)] = shape.bytes;
-  return plan;
 }
 
 }  // namespace moetwin

@@ -3,13 +3,10 @@
 
 namespace moetwin {
 
-Plan broadcast_plan(const CollectiveShape& shape, const Machine& machine) {
+void plan_broadcast(const CollectiveShape& shape, const Machine& machine, Plan& plan) {
   const int64_t n = shape.group.size();
-  Plan plan;
-  PortSums ports;
+  PortSums ports(plan.ports);
   std::vector<int64_t> route;
-  plan.sent.resize(static_cast<size_t>(n));
-  plan.sent_off_node.resize(static_cast<size_t>(n));
   for (int64_t step = 0; step + 1 < n; ++step) {
     const int64_t i = (shape.root + step) % n;
     const int64_t from = shape.group.member(i), to = shape.group.member((i + 1) % n);
@@ -19,8 +16,7 @@ Plan broadcast_plan(const CollectiveShape& shape, const Machine& machine) {
     plan.sent[static_cast<size_t>(i)] = shape.bytes;
     if (!machine.same_node(from, to)) plan.sent_off_node[static_cast<size_t>(i)] = shape.bytes;
   }
-  plan.ports = ports.take();
-  return plan;
+  ports.finish();
 }
 
 }  // namespace moetwin

@@ -26,43 +26,47 @@ Seconds Plan::alone(const Machine& machine) const {
   return latency + longest;
 }
 
-Plan make_plan(const CollectiveShape& shape, const Machine& machine, Algorithm algorithm) {
-  const auto n = static_cast<size_t>(shape.group.size());
-  const bool pairs = shape.kind == CollectiveKind::all_to_all_v;
-  const bool bytes = pairs ? std::any_of(shape.pair_bytes.begin(), shape.pair_bytes.end(),
-                                         [](double b) { return b > 0; })
-                           : shape.bytes > 0;
-  Plan plan;
-  if (shape.kind == CollectiveKind::barrier) {
-    plan = barrier_plan(shape, machine);
-  } else if (bytes && (n > 1 || pairs)) {
-    switch (shape.kind) {
-      case CollectiveKind::all_reduce:
-        if (algorithm != Algorithm::tree) plan = ring_plan(shape, machine);
-        if (algorithm != Algorithm::ring) {
-          Plan tree = tree_plan(shape, machine);
-          if (algorithm == Algorithm::tree || tree.alone(machine) < plan.alone(machine))
-            plan = std::move(tree);
+void Plan::clear(int64_t members) {
+  latency = local = Seconds(0);
+  ports.clear();
+  sent.assign(static_cast<size_t>(members), 0);
+  sent_off_node.assign(static_cast<size_t>(members), 0);
+}
+
+void make_plan(const CollectiveShape& shape, const Machine& machine, Algorithm algorithm,
+               Plan& plan) {
+  const int64_t n = shape.group.size();
+  plan.clear(n);
+  const auto moves = [](double bytes) { return bytes > 0; };
+  switch (shape.kind) {
+    case CollectiveKind::barrier:
+      if (n > 1) plan_barrier(shape, machine, plan);
+      break;
+    case CollectiveKind::all_to_all_v:
+      if (std::any_of(shape.pair_bytes.begin(), shape.pair_bytes.end(), moves))
+        plan_all_to_all(shape, machine, plan);
+      break;
+    default:
+      if (n == 1 || shape.bytes <= 0) break;
+      if (shape.kind == CollectiveKind::broadcast) {
+        plan_broadcast(shape, machine, plan);
+      } else if (shape.kind == CollectiveKind::send) {
+        plan_send(shape, machine, plan);
+      } else if (shape.kind != CollectiveKind::all_reduce || algorithm == Algorithm::ring) {
+        plan_ring(shape, machine, plan);
+      } else if (algorithm == Algorithm::tree) {
+        plan_tree(shape, machine, plan);
+      } else {
+        plan_ring(shape, machine, plan);
+        if (shape.on->nodes > 1) {  // inside one node the tree is a chain, no faster than a ring
+          Plan tree;
+          tree.clear(n);
+          plan_tree(shape, machine, tree);
+          if (tree.alone(machine) < plan.alone(machine)) plan = std::move(tree);
         }
-        break;
-      case CollectiveKind::all_gather:
-      case CollectiveKind::reduce_scatter:
-        plan = ring_plan(shape, machine);
-        break;
-      case CollectiveKind::all_to_all_v:
-        plan = all_to_all_plan(shape, machine);
-        break;
-      case CollectiveKind::broadcast:
-        plan = broadcast_plan(shape, machine);
-        break;
-      default:
-        plan = send_plan(shape, machine);
-    }
-    plan.latency += machine.profile().collective_seconds;
+      }
   }
-  plan.sent.resize(n);
-  plan.sent_off_node.resize(n);
-  return plan;
+  if (!plan.empty()) plan.latency += machine.profile().collective_seconds;
 }
 
 NodesOfGroup::NodesOfGroup(const Group& group, const Machine& machine) {

@@ -15,10 +15,21 @@ enum class Algorithm : uint8_t { automatic, ring, tree };
 /// "auto" | "ring" | "tree"; throws Error(configuration).
 Algorithm parse_algorithm(const std::string& name);
 
+/// How the members of a group lie on nodes.
+struct NodesOfGroup {
+  NodesOfGroup(const Group& group, const Machine& machine);
+  int64_t nodes = 0;
+  int64_t fewest = 0, most = 0;        ///< members on one node
+  std::vector<int64_t> members_on;     ///< by node in order of appearance
+  std::vector<int64_t> node_index;     ///< of each member: index into members_on
+  std::vector<int64_t> index_on_node;  ///< of each member
+};
+
 /// A collective without its data.
 struct CollectiveShape {
   CollectiveKind kind = CollectiveKind::barrier;
   Group group;
+  const NodesOfGroup* on = nullptr;
   /// all_reduce, broadcast, send: bytes of the tensor; all_gather, reduce_scatter: of the longer
   /// one.
   double bytes = 0;
@@ -36,43 +47,36 @@ struct PortBytes {
 struct Plan {
   Algorithm algorithm = Algorithm::ring;
   Seconds latency;                          ///< passes before the bytes
-  std::vector<PortBytes> ports;             ///< every port at most once
+  std::vector<PortBytes> ports;             ///< every port at most once, in order
   Seconds local;                            ///< copies inside a GPU, beside the ports
   std::vector<double> sent, sent_off_node;  ///< bytes to other ranks, by member
 
   bool empty() const { return ports.empty() && local.value == 0 && latency.value == 0; }
   /// Seconds when nothing else uses the ports.
   Seconds alone(const Machine& machine) const;
+  /// Nothing for `members` members; keeps memory for the next use.
+  void clear(int64_t members);
 };
 
 /// Fills in the plan of `shape`; `automatic` takes the faster of ring and tree when alone, ring
 /// when equal. Zero bytes give an empty plan, except for a barrier.
-Plan make_plan(const CollectiveShape& shape, const Machine& machine, Algorithm algorithm);
+void make_plan(const CollectiveShape& shape, const Machine& machine, Algorithm algorithm,
+               Plan& plan);
 
-// The algorithms.
+// The algorithms. Each is given a cleared plan.
 /// Ring (Patarasuk and Yuan 2009): all_reduce 2(n-1) steps of bytes/n, all_gather and
 /// reduce_scatter n-1 steps. Over nodes as many rings as the node with fewest members has, each
 /// with its own NIC.
-Plan ring_plan(const CollectiveShape& shape, const Machine& machine);
+void plan_ring(const CollectiveShape& shape, const Machine& machine, Plan& plan);
 /// Double binary tree (Sanders et al. 2009) over nodes with a chain inside each, all_reduce only,
 /// as NCCL builds it: 2 ceil(log2 nodes) steps between nodes, 2 (members on a node - 1) inside.
-Plan tree_plan(const CollectiveShape& shape, const Machine& machine);
+void plan_tree(const CollectiveShape& shape, const Machine& machine, Plan& plan);
 /// Grouped send and recv of every pair at once.
-Plan all_to_all_plan(const CollectiveShape& shape, const Machine& machine);
+void plan_all_to_all(const CollectiveShape& shape, const Machine& machine, Plan& plan);
 /// Chain from the root in pieces: n-1 steps of latency, the bytes once through every port.
-Plan broadcast_plan(const CollectiveShape& shape, const Machine& machine);
-Plan send_plan(const CollectiveShape& shape, const Machine& machine);
-/// Up and down a binary tree with no bytes.
-Plan barrier_plan(const CollectiveShape& shape, const Machine& machine);
-
-/// How the members of a group lie on nodes.
-struct NodesOfGroup {
-  NodesOfGroup(const Group& group, const Machine& machine);
-  int64_t nodes = 0;
-  int64_t fewest = 0, most = 0;        ///< members on one node
-  std::vector<int64_t> members_on;     ///< by node in order of appearance
-  std::vector<int64_t> node_index;     ///< of each member: index into members_on
-  std::vector<int64_t> index_on_node;  ///< of each member
-};
+void plan_broadcast(const CollectiveShape& shape, const Machine& machine, Plan& plan);
+void plan_send(const CollectiveShape& shape, const Machine& machine, Plan& plan);
+/// Up and down the tree with no bytes.
+void plan_barrier(const CollectiveShape& shape, const Machine& machine, Plan& plan);
 
 }  // namespace moetwin

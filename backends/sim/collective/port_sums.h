@@ -1,7 +1,7 @@
 #pragma once
 // Adds up bytes per port while a plan is made.
 
-#include <unordered_map>
+#include <algorithm>
 #include <vector>
 
 #include "backends/sim/collective/plan.h"
@@ -10,19 +10,26 @@ namespace moetwin {
 
 class PortSums {
  public:
+  explicit PortSums(std::vector<PortBytes>& ports) : ports_(ports) { ports_.clear(); }
   void add(int64_t port, double bytes) {
-    if (bytes <= 0) return;
-    const auto [it, added] = index_.emplace(port, ports_.size());
-    if (added)
-      ports_.push_back({port, bytes});
-    else
-      ports_[it->second].bytes += bytes;
+    if (bytes > 0) ports_.push_back({port, bytes});
   }
-  std::vector<PortBytes> take() { return std::move(ports_); }
+  /// Every port once, in order.
+  void finish() {
+    const auto before = [](const PortBytes& a, const PortBytes& b) { return a.port < b.port; };
+    if (!std::is_sorted(ports_.begin(), ports_.end(), before))
+      std::stable_sort(ports_.begin(), ports_.end(), before);
+    size_t kept = 0;
+    for (size_t i = 0; i < ports_.size(); ++i)
+      if (kept > 0 && ports_[kept - 1].port == ports_[i].port)
+        ports_[kept - 1].bytes += ports_[i].bytes;
+      else
+        ports_[kept++] = ports_[i];
+    ports_.resize(kept);
+  }
 
  private:
-  std::unordered_map<int64_t, size_t> index_;
-  std::vector<PortBytes> ports_;
+  std::vector<PortBytes>& ports_;
 };
 
 }  // namespace moetwin

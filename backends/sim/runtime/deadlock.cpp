@@ -36,7 +36,7 @@ std::string describe_deadlock(const Simulation& simulation) {
   for (const auto& backend : simulation.backends())
     for (const StreamQueue& q : backend->streams()) {
       if (q.pending.empty() || q.pending.front().kind != QueueItem::Kind::collective) continue;
-      const Collective* c = q.pending.front().collective.get();
+      const Collective* c = q.pending.front().collective;
       if (std::find(stuck.begin(), stuck.end(), c) == stuck.end()) stuck.push_back(c);
       const std::vector<int64_t> missing = missing_ranks(*c);
       if (!missing.empty()) waits_for.emplace(backend->rank(), missing[0]);

@@ -65,6 +65,17 @@ int64_t row_bytes(const Tensor& tensor) {
 
 }  // namespace
 
+void Collective::reset(GroupState& in, uint64_t new_number, size_t new_members) {
+  group = &in;
+  number = new_number;
+  ranks.clear();
+  members.assign(new_members, {});
+  called = arrived = 0;
+  start = end = 0;
+  task = nullptr;
+  data.clear();
+}
+
 int64_t Collective::world_rank(size_t member) const {
   return group->group.member(group_rank(member));
 }
@@ -74,14 +85,24 @@ std::string Collective::name() const {
                      purpose);
 }
 
+Collective* Rendezvous::make(GroupState& group, uint64_t number, size_t members) {
+  if (free_.empty()) {
+    collectives_.push_back(std::make_unique<Collective>());
+    free_.push_back(collectives_.back().get());
+  }
+  Collective* made = free_.back();
+  free_.pop_back();
+  made->reset(group, number, members);
+  return made;
+}
+
 GroupState& Rendezvous::group(const Group& group, const std::string& name, int64_t rank_in_group) {
   Communicators& same =
       groups_[{group.base, group.n0, group.stride0, group.n1, group.stride1, name}];
   same.next.resize(static_cast<size_t>(group.size()));
   const size_t number = same.next[static_cast<size_t>(rank_in_group)]++;
   if (number == same.made.size()) {
-    auto state = std::make_unique<GroupState>();
-    state->group = group;
+    auto state = std::make_unique<GroupState>(group, simulation_.machine());
     state->name = name;
     state->calls.resize(static_cast<size_t>(group.size()));
     same.made.push_back(std::move(state));
@@ -89,18 +110,12 @@ GroupState& Rendezvous::group(const Group& group, const std::string& name, int64
   return *same.made[number];
 }
 
-std::shared_ptr<Collective> Rendezvous::find(GroupState& group, int64_t rank_in_group,
-                                             const CollectiveCall& call, size_t& member) {
-  const auto open = [&](std::deque<std::shared_ptr<Collective>>& waiting, uint64_t oldest,
-                        uint64_t number, size_t members) {
+Collective* Rendezvous::find(GroupState& group, int64_t rank_in_group, const CollectiveCall& call,
+                             size_t& member) {
+  const auto open = [&](std::deque<Collective*>& waiting, uint64_t oldest, uint64_t number,
+                        size_t members) {
     const size_t at = number - oldest;
-    while (waiting.size() <= at) {
-      auto made = std::make_shared<Collective>();
-      made->group = &group;
-      made->number = oldest + waiting.size();
-      made->members.resize(members);
-      waiting.push_back(std::move(made));
-    }
+    while (waiting.size() <= at) waiting.push_back(make(group, oldest + waiting.size(), members));
     return waiting[at];
   };
   if (!is_pair(call.kind)) {
@@ -116,7 +131,8 @@ std::shared_ptr<Collective> Rendezvous::find(GroupState& group, int64_t rank_in_
   const int64_t from = sends ? rank_in_group : call.peer, to = sends ? call.peer : rank_in_group;
   GroupState::Pair& pair = group.pairs[{from, to}];
   member = sends ? 0 : 1;
-  auto found = open(pair.waiting_for_calls, pair.oldest, ++(sends ? pair.sends : pair.receives), 2);
+  Collective* found =
+      open(pair.waiting_for_calls, pair.oldest, ++(sends ? pair.sends : pair.receives), 2);
   found->ranks = {from, to};
   return found;
 }
@@ -161,11 +177,9 @@ void Rendezvous::add_data(Collective& c, size_t member, SimBackend& backend, int
   backend.chain(stream, c.task);
 }
 
-std::shared_ptr<Collective> Rendezvous::call(GroupState& group, int64_t rank_in_group,
-                                             SimBackend& backend, int32_t stream,
-                                             const CollectiveCall& call, size_t& member) {
-  const std::shared_ptr<Collective> found = find(group, rank_in_group, call, member);
-  Collective& c = *found;
+Collective* Rendezvous::call(GroupState& group, int64_t rank_in_group, SimBackend& backend,
+                             int32_t stream, const CollectiveCall& call, size_t& member) {
+  Collective& c = *find(group, rank_in_group, call, member);
   if (c.called == 0) {
     c.kind = call.kind;
     c.first = member;
@@ -205,7 +219,7 @@ std::shared_ptr<Collective> Rendezvous::call(GroupState& group, int64_t rank_in_
           c.task, [kind = c.kind, op = c.reduce, root, data] { move_data(kind, op, root, *data); });
     }
   }
-  return found;
+  return &c;
 }
 
 void Rendezvous::plan(Collective& c) {
@@ -213,6 +227,7 @@ void Rendezvous::plan(Collective& c) {
   CollectiveShape& shape = c.shape;
   shape.kind = is_pair(c.kind) ? CollectiveKind::send : c.kind;
   shape.group = c.group->group;
+  shape.on = &c.group->on;
   shape.root = c.root;
   if (is_pair(c.kind)) {
     shape.from = c.ranks[0];
@@ -238,7 +253,7 @@ void Rendezvous::plan(Collective& c) {
             static_cast<double>(sent) * static_cast<double>(c.members[i].row_bytes);
       }
   }
-  c.plan = make_plan(shape, simulation_.machine(), simulation_.settings().algorithm);
+  make_plan(shape, simulation_.machine(), simulation_.settings().algorithm, c.plan);
   if (is_pair(c.kind)) {  // by member of the pair, not of the group
     c.plan.sent = {shape.bytes, 0};
     const bool off = !simulation_.machine().same_node(c.world_rank(0), c.world_rank(1));

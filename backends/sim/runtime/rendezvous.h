@@ -46,6 +46,8 @@ struct Collective {
   TaskGraph::Handle task;  ///< null: there is no data to move
   std::vector<MemberData> data;
 
+  /// For the next use; keeps memory.
+  void reset(GroupState& in, uint64_t new_number, size_t new_members);
   int64_t group_rank(size_t member) const {
     return ranks.empty() ? static_cast<int64_t>(member) : ranks[member];
   }
@@ -57,14 +59,16 @@ struct Collective {
 
 /// What the communicators of one group and name share.
 struct GroupState {
+  GroupState(const Group& g, const Machine& machine) : group(g), on(g, machine) {}
   Group group;
+  NodesOfGroup on;
   std::string name;
-  std::vector<uint64_t> calls;  ///< collectives called so far, by member
-  std::deque<std::shared_ptr<Collective>> waiting_for_calls;  ///< in order; the first is `oldest`
+  std::vector<uint64_t> calls;                ///< collectives called so far, by member
+  std::deque<Collective*> waiting_for_calls;  ///< in order; the first is number `oldest`
   uint64_t oldest = 1;
   struct Pair {
     uint64_t sends = 0, receives = 0;
-    std::deque<std::shared_ptr<Collective>> waiting_for_calls;
+    std::deque<Collective*> waiting_for_calls;
     uint64_t oldest = 1;
   };
   std::map<std::pair<int64_t, int64_t>, Pair> pairs;  ///< (from, to) -> matched in order
@@ -79,12 +83,15 @@ class Rendezvous {
   /// members' n-th.
   GroupState& group(const Group& group, const std::string& name, int64_t rank_in_group);
   /// Enters one member's call; throws Error(deadlock) where it does not fit the others'.
-  std::shared_ptr<Collective> call(GroupState& group, int64_t rank_in_group, SimBackend& backend,
-                                   int32_t stream, const CollectiveCall& call, size_t& member);
+  Collective* call(GroupState& group, int64_t rank_in_group, SimBackend& backend, int32_t stream,
+                   const CollectiveCall& call, size_t& member);
+  /// It has ended for all its members.
+  void give_back(Collective* collective) { free_.push_back(collective); }
 
  private:
-  std::shared_ptr<Collective> find(GroupState& group, int64_t rank_in_group,
-                                   const CollectiveCall& call, size_t& member);
+  Collective* make(GroupState& group, uint64_t number, size_t members);
+  Collective* find(GroupState& group, int64_t rank_in_group, const CollectiveCall& call,
+                   size_t& member);
   void compare(const Collective& collective, size_t member, const CollectiveCall& call,
                SimBackend& backend) const;
   void add_data(Collective& collective, size_t member, SimBackend& backend, int32_t stream,
@@ -102,6 +109,8 @@ class Rendezvous {
   };
   Simulation& simulation_;
   std::map<Key, Communicators> groups_;
+  std::vector<std::unique_ptr<Collective>> collectives_;  ///< all that were ever needed at once
+  std::vector<Collective*> free_;
 };
 
 }  // namespace moetwin

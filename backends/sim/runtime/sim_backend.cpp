@@ -113,7 +113,7 @@ void SimBackend::launch(const OpCall& call, Stream stream) {
   busy(at - host_, Activity::host);
   host_ = at;
   if (runs(call)) add_task(call, stream.id);
-  push(stream.id, std::move(item));
+  push(stream.id, item);
 }
 
 bool SimBackend::runs(const OpCall& call) const {
@@ -133,14 +133,14 @@ void SimBackend::make_room(int32_t stream) {
   }
 }
 
-void SimBackend::push(int32_t stream, QueueItem item) {
+void SimBackend::push(int32_t stream, const QueueItem& item) {
   StreamQueue& q = streams_[static_cast<size_t>(stream)];
   if (item.kind == QueueItem::Kind::work || item.kind == QueueItem::Kind::collective) ++q.launched;
   if (q.pending.empty() && item.kind == QueueItem::Kind::work) {
     resolve(q, stream, item);
     return;
   }
-  q.pending.push_back(std::move(item));
+  q.pending.push_back(item);
   if (q.pending.size() == 1) advance(stream);
 }
 
@@ -191,7 +191,7 @@ void SimBackend::advance(int32_t stream) {
       if (!item.arrived) {
         item.arrived = true;
         Collective& c = *item.collective;
-        c.members[item.member].arrived = true;
+        c.members[static_cast<size_t>(item.member)].arrived = true;
         c.start = std::max({c.start, q.end, item.launched});
         if (++c.arrived == static_cast<int64_t>(c.members.size()))
           simulation_.all_arrived(item.collective);
@@ -216,7 +216,7 @@ void SimBackend::resolve_event(int64_t id, double time) {
 
 void SimBackend::complete(int32_t stream, const Collective& collective) {
   StreamQueue& q = streams_[static_cast<size_t>(stream)];
-  const QueueItem item = std::move(q.pending.front());
+  const QueueItem item = q.pending.front();
   q.pending.pop_front();
   if (collective.end > collective.start || detailed_) {
     Interval interval;
@@ -227,11 +227,11 @@ void SimBackend::complete(int32_t stream, const Collective& collective) {
     interval.stream = stream;
     interval.name = item.name;
     interval.group = collective.group->name.c_str();
-    interval.bytes = static_cast<int64_t>(collective.plan.sent[item.member]);
+    interval.bytes = static_cast<int64_t>(collective.plan.sent[static_cast<size_t>(item.member)]);
     interval.order = item.order;
     q.log.add(interval, detailed_);
   }
-  note_traffic(collective, item.member);
+  note_traffic(collective, static_cast<size_t>(item.member));
   ended(q, collective.end);
   advance(stream);
 }
@@ -262,7 +262,7 @@ Event SimBackend::record(Stream stream) {
     QueueItem item;
     item.kind = QueueItem::Kind::record;
     item.event = id;
-    push(stream.id, std::move(item));
+    push(stream.id, item);
   }
   return {id};
 }
@@ -281,7 +281,7 @@ void SimBackend::wait(Stream stream, Event awaited) {
   QueueItem item;
   item.kind = QueueItem::Kind::wait;
   item.event = awaited.id;
-  push(stream.id, std::move(item));
+  push(stream.id, item);
 }
 
 void SimBackend::wait_for(int32_t stream, int64_t resolved) {
@@ -320,7 +320,7 @@ void SimBackend::copy(const Tensor& tensor, const char* name, int32_t stream) {
       copy_cost(Bytes(static_cast<double>(tensor.bytes())), simulation_.machine().profile().pcie)
           .value;
   item.host_bound = host_ + item.seconds;
-  push(stream, std::move(item));
+  push(stream, item);
 }
 
 void SimBackend::write(const Tensor& tensor, const void* host, Stream stream) {
@@ -376,9 +376,11 @@ void SimBackend::collective(GroupState& group, int64_t rank_in_group, const Coll
   item.order = ++order_;
   item.launched = host_;
   item.name = collective_name(call.kind);
+  size_t member = 0;
   item.collective =
-      simulation_.rendezvous().call(group, rank_in_group, *this, stream.id, call, item.member);
-  push(stream.id, std::move(item));
+      simulation_.rendezvous().call(group, rank_in_group, *this, stream.id, call, member);
+  item.member = static_cast<int32_t>(member);
+  push(stream.id, item);
   simulation_.settle();
 }
 

@@ -57,7 +57,7 @@ class SimBackend : public Backend {
 
  private:
   StreamQueue& queue(Stream stream);
-  void push(int32_t stream, QueueItem item);
+  void push(int32_t stream, const QueueItem& item);
   void resolve(StreamQueue& queue, int32_t stream, const QueueItem& item);
   void advance(int32_t stream);
   void resolve_event(int64_t event, double time);

@@ -65,25 +65,26 @@ Reference Simulation::reference(const Op& op) {
   return known.reference;
 }
 
-void Simulation::all_arrived(std::shared_ptr<Collective> collective) {
+void Simulation::all_arrived(Collective* collective) {
   if (collective->plan.empty()) {
     collective->end = collective->start;
-    ended_.push_back(std::move(collective));
+    ended_.push_back(collective);
   } else {
-    to_start_.push_back(std::move(collective));
+    to_start_.push_back(collective);
   }
 }
 
 void Simulation::settle() {
   while (!ended_.empty()) {
-    const std::shared_ptr<Collective> collective = std::move(ended_.front());
+    Collective* collective = ended_.front();
     ended_.pop_front();
     for (const Collective::Member& member : collective->members)
       member.backend->complete(member.stream, *collective);
+    rendezvous_.give_back(collective);
   }
   // From here on other actors may run and come through here too.
   while (!to_start_.empty()) {
-    std::shared_ptr<Collective> collective = std::move(to_start_.front());
+    Collective* collective = to_start_.front();
     to_start_.pop_front();
     Transfer transfer;
     transfer.start = collective->start;

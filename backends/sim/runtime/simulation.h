@@ -44,7 +44,7 @@ class Simulation {
   Reference reference(const Op& op);
 
   /// All members of a collective have arrived: it ends at once or is carried by the network.
-  void all_arrived(std::shared_ptr<Collective> collective);
+  void all_arrived(Collective* collective);
   /// Has `rank` go on as soon as settle() is through.
   void wake_later(int64_t rank) { to_wake_.push_back(rank); }
   /// Passes ended collectives on to the members' streams, starts new ones and wakes ranks. Other
@@ -61,7 +61,7 @@ class Simulation {
   std::unique_ptr<TaskGraph> tasks_;
   Rendezvous rendezvous_;
   std::vector<std::unique_ptr<SimBackend>> backends_;
-  std::deque<std::shared_ptr<Collective>> ended_, to_start_;
+  std::deque<Collective*> ended_, to_start_;
   std::deque<int64_t> to_wake_;
   std::exception_ptr error_;
   struct Known {

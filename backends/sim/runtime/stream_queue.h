@@ -4,11 +4,10 @@
 // an event that is not known yet, waits in `pending`.
 
 #include <cstdint>
-#include <deque>
-#include <memory>
 #include <vector>
 
 #include "backends/sim/runtime/interval_log.h"
+#include "backends/sim/runtime/item_queue.h"
 #include "backends/sim/runtime/rendezvous.h"
 
 namespace moetwin {
@@ -16,25 +15,29 @@ namespace moetwin {
 /// What the host may run ahead on one stream, as on CUDA.
 inline constexpr int64_t kRunAhead = 1024;
 
+/// 64 bytes: a rank that runs ahead of a collective queues a thousand.
 struct QueueItem {
   enum class Kind : uint8_t { work, collective, record, wait };
   Kind kind = Kind::work;
   Activity activity = Activity::compute;
   Phase phase = Phase::other;
-  bool arrived = false;   ///< collective: this member has been counted
-  double launched = 0;    ///< host clock when the first kernel was launched
-  double seconds = 0;     ///< sum over its kernels
-  double host_bound = 0;  ///< when it would end on an idle stream
-  int64_t event = -1;     ///< record, wait
+  bool arrived = false;  ///< collective: this member has been counted
+  int32_t member = 0;    ///< collective: which one this is
+  double launched = 0;   ///< host clock when the first kernel was launched
+  double seconds = 0;    ///< work: sum over its kernels
+  union {
+    double host_bound = 0;   ///< work: when it would end on an idle stream
+    Collective* collective;  ///< kept by Rendezvous until it has ended
+    int64_t event;           ///< record, wait
+  };
   int64_t bytes = 0, order = 0;
   const char* name = "";
-  size_t member = 0;
-  std::shared_ptr<Collective> collective;
 };
+static_assert(sizeof(QueueItem) <= 64);
 
 struct StreamQueue {
   double end = 0;  ///< of the last resolved item
-  std::deque<QueueItem> pending;
+  ItemQueue<QueueItem> pending;
   int64_t launched = 0, resolved = 0;  ///< work and collectives
   std::vector<double> ends;            ///< of the last kRunAhead resolved ones, by number
   IntervalLog log;
