@@ -99,10 +99,8 @@ int run(RunArguments a, const Output& output) {
                          "` counts stand in for the learned router");
   const int64_t every = scenario.output.log_every;
   if (!a.quiet)
-    info.on_step = [&output, every](const StepRow& row) {
-      if (row.step % every == 0 || row.step == 1)
-        output.err << fmt::format("step {} loss {:.4f} {:.0f} tok/s {:.3f} ms\n", row.step,
-                                  row.loss, row.tokens_per_second(), row.seconds() * 1e3);
+    info.on_step = [&progress, every, steps](const StepRow& row) {
+      if (row.step % every == 0 || row.step == 1 || row.step == steps) progress.step(row);
     };
   Recorder recorder(scenario, grid, info);
 

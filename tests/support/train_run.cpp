@@ -8,6 +8,7 @@
 
 #include "backends/sim/cluster.h"
 #include "core/base/error.h"
+#include "core/ops/isa.h"
 #include "core/record/recorder.h"
 #include "core/train/data.h"
 #include "core/train/train.h"
@@ -156,9 +157,7 @@ std::string run(const Scenario& original, const TrainRunOptions& options) {
     scatter(trainer, result.parameters, false);
     result.checksums[static_cast<size_t>(trainer.rank())] = checksum(trainer);
   };
-  SimOptions sim;
-  sim.threads = options.threads;
-  const auto cluster = make_sim_cluster(scenario, sim);
+  const auto cluster = make_sim_cluster(scenario, sim_options(options.threads));
   cluster->run([&](Backend& device) { train_rank(device, scenario, grid, services); });
 
   Writer out;
@@ -186,6 +185,14 @@ std::string run(const Scenario& original, const TrainRunOptions& options) {
 }
 
 }  // namespace
+
+SimOptions sim_options(int threads) {
+  SimOptions sim;
+  sim.threads = threads;
+  sim.profile_directories = {MOETWIN_SOURCE_SCENARIOS "/clusters"};
+  sim.references = [isa = best_isa()](const Op& op) { return reference_of(op, isa); };
+  return sim;
+}
 
 TrainResult train_in_child(const Scenario& scenario, const TrainRunOptions& options) {
   ChildLimits limits;

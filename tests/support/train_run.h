@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/sim/cluster.h"
 #include "core/scenario/scenario.h"
 
 namespace moetwin::test {
@@ -31,6 +32,9 @@ struct TrainRunOptions {
   bool poison = true;
   double timeout_seconds = 120;
 };
+
+/// The modelled cluster with the shipped profiles and the best reference arithmetic of this processor.
+SimOptions sim_options(int threads = 1);
 
 /// Data is the synthetic chain of the scenario's vocabulary.
 TrainResult train_in_child(const Scenario& scenario, const TrainRunOptions& options = {});

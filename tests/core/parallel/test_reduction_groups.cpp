@@ -8,6 +8,7 @@
 #include "core/ops/elementwise.h"
 #include "core/train/train.h"
 #include "tests/support/in_child.h"
+#include "tests/support/train_run.h"
 
 using namespace moetwin;
 using namespace moetwin::test;
@@ -52,7 +53,7 @@ std::vector<Entry> reduced(const Scenario& scenario) {
     const Grid grid(scenario.distributed_config, scenario.model_config.moe_layer_config.num_experts,
                     scenario.model_config.expert_width());
     std::vector<Entry> entries;
-    const auto cluster = make_sim_cluster(scenario, {});
+    const auto cluster = make_sim_cluster(scenario, sim_options());
     cluster->run([&](Backend& device) {
       Trainer trainer(device, scenario, grid, {});
       Context& context = trainer.context();
