@@ -18,7 +18,9 @@
 #include "cli/verbs.h"
 #include "core/base/error.h"
 #include "core/moe/routing_trace.h"
+#include "core/record/progress.h"
 #include "core/record/recorder.h"
+#include "core/record/summary.h"
 #include "core/scenario/read.h"
 #include "core/train/data.h"
 #include "core/train/supported.h"
@@ -97,10 +99,11 @@ int run(RunArguments a, const Output& output) {
       scenario.model_config.num_moe_layers() > 0)
     info.notes.push_back("routing: numerics are off, so `" + scenario.routing.without_numerics +
                          "` counts stand in for the learned router");
-  const int64_t every = scenario.output.log_every;
+  const int64_t every = scenario.output.log_every, steps = scenario.training_config.steps;
+  Progress progress(steps, output.err, is_terminal(output.err), wall);
   if (!a.quiet)
     info.on_step = [&progress, every, steps](const StepRow& row) {
-      if (row.step % every == 0 || row.step == 1 || row.step == steps) progress.step(row);
+      if (row.step % every == 0 || row.step == 1 || row.step == steps) progress.show(row);
     };
   Recorder recorder(scenario, grid, info);
 
@@ -116,6 +119,7 @@ int run(RunArguments a, const Output& output) {
   cluster->run([&](Backend& device) { train_rank(device, scenario, grid, services); });
   std::signal(SIGTERM, old_term);
   std::signal(SIGINT, old_int);
+  progress.finish();
 
   RunEnd end;
   end.wall_seconds = wall();
@@ -124,8 +128,7 @@ int run(RunArguments a, const Output& output) {
   if (a.json) {
     output.out << report_json(report).toStyledString();
   } else if (!a.quiet) {
-    output.out << ""
-               << "\nRun directory: " << info.directory << "\n";
+    output.out << summary(report) << "\nRun directory: " << info.directory << "\n";
   }
   return caught_signal != 0 ? 128 + caught_signal : 0;
 }

@@ -23,8 +23,10 @@ struct Layout {
   std::string name() const;
 };
 
-/// All valid combinations.
-std::vector<Layout> all_layouts();
+/// All valid combinations. `whole_product`: of DP x EP, experts, k, capacity, accumulation,
+/// micro-batch, ZeRO and optimizer, overlap and kind of model in turns; otherwise of every factor,
+/// to choose a cover from.
+std::vector<Layout> all_layouts(bool whole_product);
 /// A subset in which every pair of levels of two factors that occurs in a valid layout occurs at
 /// least once. Deterministic.
 std::vector<Layout> pairwise_cover(const std::vector<Layout>& all);

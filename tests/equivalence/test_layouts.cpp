@@ -19,8 +19,8 @@ constexpr size_t kShards = 4;
 
 const std::vector<Layout>& layouts_under_test() {
   static const std::vector<Layout> layouts = [] {
-    const std::vector<Layout> all = all_layouts();
-    return std::getenv("MOETWIN_ALL_LAYOUTS") ? all : pairwise_cover(all);
+    return std::getenv("MOETWIN_ALL_LAYOUTS") ? all_layouts(true)
+                                              : pairwise_cover(all_layouts(false));
   }();
   return layouts;
 }
@@ -66,11 +66,7 @@ void check_shard(size_t shard) {
 
 }  // namespace
 
-TEST_CASE("the cover is small and closes every pair") {
-  const std::vector<Layout> cover = pairwise_cover(all_layouts());
-  CHECK(cover.size() <= 300);
-  WARN(cover.size() << " layouts in the cover of " << all_layouts().size());
-}
+TEST_CASE("the cover is small") { CHECK(pairwise_cover(all_layouts(false)).size() <= 300); }
 TEST_CASE("layouts train what one rank trains, part 1", "[part1]") { check_shard(0); }
 TEST_CASE("layouts train what one rank trains, part 2", "[part2]") { check_shard(1); }
 TEST_CASE("layouts train what one rank trains, part 3", "[part3]") { check_shard(2); }

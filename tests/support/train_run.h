@@ -33,7 +33,8 @@ struct TrainRunOptions {
   double timeout_seconds = 120;
 };
 
-/// The modelled cluster with the shipped profiles and the best reference arithmetic of this processor.
+/// The modelled cluster with the shipped profiles and the best reference arithmetic of this
+/// processor.
 SimOptions sim_options(int threads = 1);
 
 /// Data is the synthetic chain of the scenario's vocabulary.
