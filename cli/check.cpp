@@ -6,6 +6,7 @@
 #include <ostream>
 
 #include "cli/layout_text.h"
+#include "cli/machines.h"
 #include "cli/scenario_arguments.h"
 #include "cli/text_table.h"
 #include "cli/verbs.h"
@@ -103,6 +104,11 @@ void print_memory(std::ostream& out, const Scenario& s, const Grid& grid,
         "  ZeRO-1: optimizer state of dense parameters over {} ranks, of experts over {}{}\n",
         grid.ddp(), grid.edp(),
         grid.edp() == 1 ? " (one copy of each expert: not sharded further)" : "");
+  const ClusterProfile machine = machine_profile(s);
+  const double left = machine.gpu.memory.value - static_cast<double>(sum.total());
+  out << fmt::format("  {} has {}: {}\n", machine.gpu.name, format_bytes(machine.gpu.memory.value),
+                     left >= 0 ? format_bytes(left) + " are left for activations and buffers"
+                               : "too little by " + format_bytes(-left));
   if (sizes.pp > 1)
     out << fmt::format("  the fullest rank: stage {} of {}\n", fullest_stage, sizes.pp);
 }

@@ -29,6 +29,10 @@ std::vector<std::string> shipped_directories(const Scenario& scenario, const std
   return found;
 }
 
+ClusterProfile machine_profile(const Scenario& scenario) {
+  return read_cluster_profile(scenario.cluster.profile, shipped_directories(scenario, "clusters"));
+}
+
 std::unique_ptr<Cluster> make_machine(const Scenario& scenario, const MachineOptions& options) {
   if (options.backend != "sim")
     throw Error(ErrorClass::configuration,

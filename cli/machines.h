@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/sim/cluster/profile.h"
 #include "core/device/backend.h"
 #include "core/scenario/scenario.h"
 
@@ -14,6 +15,9 @@ struct MachineOptions {
   std::string backend = "sim";  ///< sim | cuda
   int threads = 0;              ///< workers for the modelled machine's arithmetic; 0: all cores
 };
+
+/// The profile of the machine that a scenario is modelled on.
+ClusterProfile machine_profile(const Scenario& scenario);
 
 std::unique_ptr<Cluster> make_machine(const Scenario& scenario, const MachineOptions& options);
 

@@ -8,6 +8,7 @@
 #include <ostream>
 
 #include "cli/layout_text.h"
+#include "cli/machines.h"
 #include "cli/scenario_arguments.h"
 #include "cli/text_table.h"
 #include "cli/verbs.h"
@@ -21,7 +22,7 @@ namespace {
 struct TopologyArguments {
   ScenarioArguments scenario;
   std::string svg;
-  int64_t gpus_per_node = 8;
+  int64_t gpus_per_node = 0;  ///< 0: as the cluster profile says
   bool all = false;
 };
 
@@ -31,16 +32,17 @@ std::string experts_text(const Grid& grid, const ModelConfig& model, int64_t ep)
   return width.empty() ? experts : experts + ", " + width;
 }
 
-void print_ranks(std::ostream& out, const Grid& grid, const ModelConfig& model, bool all) {
+void print_ranks(std::ostream& out, const Grid& grid, const ModelConfig& model,
+                 int64_t gpus_per_node, bool all) {
   constexpr int64_t kMost = 64;
-  TextTable table({false, false, false, false, false, false, false, true});
-  table.row({"rank", "pp", "ddp", "tp", "edp", "ep", "etp", "of each MoE layer"});
+  TextTable table({false, false, false, false, false, false, false, false, true});
+  table.row({"rank", "node", "pp", "ddp", "tp", "edp", "ep", "etp", "of each MoE layer"});
   const int64_t shown = all ? grid.world() : std::min(grid.world(), kMost);
   for (int64_t rank = 0; rank < shown; ++rank) {
     const Coordinates at = grid.coordinates(rank);
     const auto text = [](int64_t x) { return fmt::format("{}", x); };
-    table.row({text(rank), text(at.pp), text(at.ddp), text(at.tp), text(at.edp), text(at.ep),
-               text(at.etp), experts_text(grid, model, at.ep)});
+    table.row({text(rank), text(rank / gpus_per_node), text(at.pp), text(at.ddp), text(at.tp),
+               text(at.edp), text(at.ep), text(at.etp), experts_text(grid, model, at.ep)});
   }
   table.print(out);
   if (shown < grid.world())
@@ -52,14 +54,23 @@ int run_topology(const TopologyArguments& arguments, const Output& output) {
   const Scenario s = read_scenario(arguments.scenario, &warnings);
   const ModelConfig& m = s.model_config;
   const Grid grid(s.distributed_config, m.moe_layer_config.num_experts, m.expert_width());
+  int64_t gpus_per_node = arguments.gpus_per_node;
+  std::string where = "--gpus-per-node";
+  if (gpus_per_node == 0) {
+    gpus_per_node = machine_profile(s).gpus_per_node;
+    where = s.cluster.profile;
+  }
   print_grids(output.out, grid, m);
+  output.out << fmt::format("Nodes        {} of {} GPUs ({})\n",
+                            (grid.world() + gpus_per_node - 1) / gpus_per_node, gpus_per_node,
+                            where);
   output.out << "\nGroups\n";
   print_groups(output.out, grid, arguments.all ? static_cast<size_t>(grid.world()) : 16);
   output.out << "\nRanks\n";
-  print_ranks(output.out, grid, m, arguments.all);
+  print_ranks(output.out, grid, m, gpus_per_node, arguments.all);
   if (arguments.svg.empty()) return 0;
   std::ofstream file(arguments.svg, std::ios::binary);
-  file << layout_svg(grid, m, s.name, arguments.gpus_per_node);
+  file << layout_svg(grid, m, s.name, gpus_per_node);
   if (!file.flush())
     throw Error(ErrorClass::configuration,
                 fmt::format("--svg: cannot write '{}': {}", arguments.svg, std::strerror(errno)));
@@ -79,9 +90,9 @@ void add_topology(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<TopologyArguments>();
   add_scenario_arguments(*verb, arguments->scenario);
   verb->add_option("--svg", arguments->svg, "Write a picture of the layout")->type_name("OUT");
-  verb->add_option("--gpus-per-node", arguments->gpus_per_node, "Consecutive ranks on one node")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
-      ->capture_default_str();
+  verb->add_option("--gpus-per-node", arguments->gpus_per_node,
+                   "Consecutive ranks on one node; else as the cluster profile says")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
   verb->add_flag("--all", arguments->all, "Spell out every group and every rank");
   verb->callback([arguments, &action] {
     action = [arguments](const Output& output) { return run_topology(*arguments, output); };

@@ -34,6 +34,25 @@ TEST_CASE("the checked-in key page is current: moetwin schema --markdown > docs/
   CHECK((ran.out == checked_in("docs/scenario-keys.md")));
 }
 
+TEST_CASE("the pictures of the docs are current") {
+  const Folder folder("docs-pictures");
+  const auto drawn = [&](const std::vector<std::string>& sizes) {
+    std::vector<std::string> arguments = {
+        "topology", MOETWIN_SOURCE_ROOT "/scenarios/seed-high-dp.json",
+        "--svg",    folder.file("out.svg"),
+        "--set",    "name=layout"};
+    for (const std::string& size : sizes) {
+      arguments.push_back("--set");
+      arguments.push_back("distributed_config." + size);
+    }
+    REQUIRE(run(arguments).code == 0);
+    return folder.read("out.svg");
+  };
+  CHECK((drawn({"world_size=8", "data_parallel_size=4"}) == checked_in("docs/layout-dp4-ep2.svg")));
+  CHECK((drawn({"data_parallel_size=2", "expert_parallel_size=8"}) ==
+         checked_in("docs/layout-dp2-ep8.svg")));
+}
+
 TEST_CASE("the schema has every key with its limits and default") {
   const Json::Value schema = scenario_schema();
   const Json::Value& model = schema["properties"]["model_config"]["properties"];

@@ -14,7 +14,7 @@ TEST_CASE("topology prints seed 001's eight ranks, groups and experts") {
   CHECK(ran.code == 0);
   CHECK_THAT(ran.out, Contains("{0,1} {2,3} {4,5} {6,7}") && Contains("{0,2,4,6} {1,3,5,7}"));
   CHECK_THAT(ran.out, Contains("64 per MoE layer, 32 on each rank, 4 copies of each"));
-  CHECK_THAT(ran.out, Contains("5   0    5   0    2   1    0  experts 32–63"));
+  CHECK_THAT(ran.out, Contains("5     0   0    5   0    2   1    0  experts 32–63"));
 }
 
 TEST_CASE("tensor and pipeline parallel layouts are printed") {
@@ -50,4 +50,14 @@ TEST_CASE("the picture is written, or the reason why not") {
   const Ran bad = run({"topology", file, "--svg", folder.file("none/out.svg")});
   CHECK(bad.code == 2);
   CHECK_THAT(bad.err, Contains("cannot write") && Contains("No such file"));
+}
+
+TEST_CASE("nodes are those of the cluster profile, or as told", "[P015]") {
+  const Folder folder("topology-nodes");
+  const std::string file = folder.write("seed.json", kSeedScenario);
+  CHECK_THAT(run({"topology", file}).out, Contains("2 of 8 GPUs (dgx-a100-80g)"));
+  CHECK_THAT(run({"topology", file, "--gpus-per-node", "1"}).out, Contains("16 of 1 GPUs"));
+  const Ran unknown = run({"topology", file, "--set", "cluster.profile=none-such"});
+  CHECK(unknown.code == 2);
+  CHECK_THAT(unknown.err, Contains("none-such") && Contains("dgx-a100-80g"));
 }
