@@ -31,7 +31,7 @@ Allocator::~Allocator() {
   for (auto& [id, b] : blocks_) device_.release(b.block);
 }
 
-std::set<Allocator::FreePiece>& Allocator::free_pieces(int32_t stream, int pool) {
+std::pmr::set<Allocator::FreePiece>& Allocator::free_pieces(int32_t stream, int pool) {
   return free_[{stream, pool}];
 }
 
@@ -73,9 +73,9 @@ Tensor Allocator::allocate(const Shape& shape, DType dtype, MemoryClass memory_c
                                                    : round_up(bytes, kRound);
     const Block block = device_.reserve(block_bytes);
     if (block.id < 0) out_of_memory(block_bytes, memory_class, name);
-    BlockPieces pieces{block, stream.id, lane, {}};
+    BlockPieces pieces{block, stream.id, lane, std::pmr::map<int64_t, Piece>(&nodes_)};
     pieces.pieces[0] = {block.bytes, true};
-    blocks_[block.id] = std::move(pieces);
+    blocks_.emplace(block.id, std::move(pieces));
     use_.reserved += block.bytes;
     use_.peak_reserved = std::max(use_.peak_reserved, use_.reserved);
     it = free.insert({block.bytes, block.id, 0}).first;
@@ -89,7 +89,7 @@ Tensor Allocator::allocate(const Shape& shape, DType dtype, MemoryClass memory_c
     in.pieces[found.offset + bytes] = {found.bytes - bytes, true};
     free.insert({found.bytes - bytes, found.block, found.offset + bytes});
   }
-  auto buffer = std::make_shared<Buffer>();
+  auto buffer = std::allocate_shared<Buffer>(std::pmr::polymorphic_allocator<Buffer>(&nodes_));
   buffer->allocator = this;
   buffer->block = in.block;
   buffer->offset = found.offset;

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <memory_resource>
 #include <set>
 #include <string>
 #include <vector>
@@ -55,22 +56,24 @@ class Allocator {
     Block block;
     int32_t stream = 0;
     int pool = 0;
-    std::map<int64_t, Piece> pieces;  ///< by offset
+    std::pmr::map<int64_t, Piece> pieces;  ///< by offset
   };
   struct FreePiece {
     int64_t bytes, block, offset;
     auto operator<=>(const FreePiece&) const = default;
   };
   void give_back(Buffer& buffer);
-  std::set<FreePiece>& free_pieces(int32_t stream, int pool);
+  std::pmr::set<FreePiece>& free_pieces(int32_t stream, int pool);
   [[noreturn]] void out_of_memory(int64_t bytes, MemoryClass memory_class, const char* name) const;
 
+  /// Nodes of all containers here: a thousand modelled ranks allocate a million times a step.
+  std::pmr::unsynchronized_pool_resource nodes_;
   Backend& device_;
   bool poison_;
   int64_t step_ = 0;
   MemoryUse use_;
   std::map<int64_t, BlockPieces> blocks_;
-  std::map<std::pair<int32_t, int>, std::set<FreePiece>> free_;
+  std::pmr::map<std::pair<int32_t, int>, std::pmr::set<FreePiece>> free_{&nodes_};
 };
 
 }  // namespace moetwin
