@@ -18,6 +18,7 @@
 #include "cli/verbs.h"
 #include "core/base/error.h"
 #include "core/moe/routing_trace.h"
+#include "core/record/json_text.h"
 #include "core/record/progress.h"
 #include "core/record/recorder.h"
 #include "core/record/summary.h"
@@ -99,11 +100,12 @@ int run(RunArguments a, const Output& output) {
       scenario.model_config.num_moe_layers() > 0)
     info.notes.push_back("routing: numerics are off, so `" + scenario.routing.without_numerics +
                          "` counts stand in for the learned router");
-  const int64_t every = scenario.output.log_every, steps = scenario.training_config.steps;
-  Progress progress(steps, output.err, is_terminal(output.err), wall);
+  const bool live = is_terminal(output.err);
+  Progress progress(scenario.training_config.steps, output.err, live, wall);
+  const int64_t every = scenario.output.log_every, last = scenario.training_config.steps;
   if (!a.quiet)
-    info.on_step = [&progress, every, steps](const StepRow& row) {
-      if (row.step % every == 0 || row.step == 1 || row.step == steps) progress.show(row);
+    info.on_step = [&progress, live, every, last](const StepRow& row) {
+      if (live || row.step == 1 || row.step % every == 0 || row.step == last) progress.show(row);
     };
   Recorder recorder(scenario, grid, info);
 
@@ -116,17 +118,30 @@ int run(RunArguments a, const Output& output) {
   services.recorder = &recorder;
   services.trace = load_trace(scenario);
   services.stop_after = [&stop](int64_t step) { return stop.after(step); };
-  cluster->run([&](Backend& device) { train_rank(device, scenario, grid, services); });
-  std::signal(SIGTERM, old_term);
-  std::signal(SIGINT, old_int);
-  progress.finish();
-
-  RunEnd end;
-  end.wall_seconds = wall();
-  end.environment = environment_json();
-  const Report& report = recorder.finish(end);
+  const auto end_of_run = [&] {
+    std::signal(SIGTERM, old_term);
+    std::signal(SIGINT, old_int);
+    progress.finish();
+    RunEnd end;
+    end.wall_seconds = wall();
+    end.environment = environment_json();
+    return end;
+  };
+  try {
+    cluster->run([&](Backend& device) { train_rank(device, scenario, grid, services); });
+  } catch (const std::exception& error) {
+    // The steps before are what a user looks at to find out why.
+    RunEnd end = end_of_run();
+    end.error = error.what();
+    if (recorder.steps_done() > 0) {
+      recorder.finish(end);
+      output.err << "Record of the steps before: " << info.directory << "\n";
+    }
+    throw;
+  }
+  const Report report = recorder.finish(end_of_run());
   if (a.json) {
-    output.out << report_json(report).toStyledString();
+    output.out << json_text(report_json(report));
   } else if (!a.quiet) {
     output.out << summary(report) << "\nRun directory: " << info.directory << "\n";
   }

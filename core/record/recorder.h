@@ -37,6 +37,7 @@ struct RunInfo {
 struct RunEnd {
   double wall_seconds = 0;
   Json::Value environment;
+  std::string error;  ///< what ended the run early; empty: nothing did
 };
 
 /// Shared by all ranks of a process. Files stay under temporary names until finish().
