@@ -1,0 +1,63 @@
+#include <catch2/catch.hpp>
+#include <sstream>
+
+#include "core/record/progress.h"
+
+using namespace moetwin;
+using Catch::Contains;
+
+namespace {
+
+StepRow row(int64_t step) {
+  StepRow r;
+  r.step = step;
+  r.loss = 2.5;
+  r.tokens = 4096;
+  r.start = static_cast<double>(step), r.end = r.start + 0.004;
+  r.layers.resize(1);
+  r.routing.imbalance_experts = 1.25;
+  r.routing.dropped_share = 0.031;
+  return r;
+}
+
+}  // namespace
+
+TEST_CASE("no terminal: a plain line per step, with the time still to go") {
+  std::ostringstream out;
+  double now = 10;
+  Progress progress(101, out, false, [&] { return now; });
+  progress.show(row(1));
+  now = 12;
+  progress.show(row(11));
+  now = 30;
+  progress.show(row(101));
+  progress.finish();
+  // 10 steps in 2 s: 90 more take 18 s. 4096 tokens in 4 ms are 1.024 million a second.
+  CHECK(out.str() ==
+        "step   1/101  loss 2.5000  1.02M tokens/s  step 4.00 ms  imbalance 1.25  dropped 3.1%\n"
+        "step  11/101  loss 2.5000  1.02M tokens/s  step 4.00 ms  imbalance 1.25  dropped 3.1%"
+        "  ETA 18 s\n"
+        "step 101/101  loss 2.5000  1.02M tokens/s  step 4.00 ms  imbalance 1.25  dropped 3.1%\n");
+}
+
+TEST_CASE("a terminal: one line written over, not more than ten times a second, ended at the end") {
+  std::ostringstream out;
+  double now = 0;
+  Progress progress(100, out, true, [&] { return now; });
+  for (int64_t step = 1; step <= 100; ++step, now += 0.02) progress.show(row(step));
+  progress.finish();
+  const std::string text = out.str();
+  const auto lines = std::count(text.begin(), text.end(), '\r');
+  CHECK((lines >= 15 && lines <= 25));  // 2 s, the last step and the end
+  CHECK(std::count(text.begin(), text.end(), '\n') == 1);
+  CHECK(text.back() == '\n');
+  CHECK_THAT(text, Contains("step 100/100"));
+}
+
+TEST_CASE("durations") {
+  CHECK(duration_text(0.2) == "1 s");
+  CHECK(duration_text(59.5) == "1 min 0 s");
+  CHECK(duration_text(200) == "3 min 20 s");
+  CHECK(duration_text(7500) == "2 h 5 min");
+  CHECK(duration_text(100000) == "1 d 3 h");
+}
