@@ -12,7 +12,7 @@ namespace moetwin {
 
 namespace {
 
-constexpr int kLabel = 15;       // columns of the left margin
+constexpr int kLabel = 18;       // columns of the left margin
 constexpr int kLayersShown = 8;  // MoE layers on one screen
 constexpr int kGroupsShown = 4;
 
@@ -120,7 +120,7 @@ void throughput(Screen& screen, const Report& r) {
     std::vector<std::string> pieces = {"MFU " + percent(r.mfu, tiny ? 4 : 1)};
     if (r.hfu != r.mfu) pieces.push_back("HFU " + percent(r.hfu, tiny ? 4 : 1));
     pieces.push_back(
-        fmt::format("of {}FLOP/s {} dense a GPU", format_count(r.peak_flop_per_second), r.dtype));
+        fmt::format("of {:g} TFLOP/s {} dense a GPU", r.peak_flop_per_second / 1e12, r.dtype));
     screen.say("", pieces);
     if (!r.peak_source.empty()) screen.words("", "peak from " + r.peak_source);
   }
@@ -172,15 +172,19 @@ void step_parts_lines(Screen& screen, const Report& r) {
 
 void traffic(Screen& screen, const Report& r) {
   std::vector<std::string> pieces;
-  for (const auto& [kind, sent] : r.traffic_per_step) {
-    if (sent.bytes == 0) continue;
-    std::string name = kind;
+  const auto tell = [&](std::string name, const Report::Sent& sent) {
+    if (sent.bytes == 0) return;
     std::replace(name.begin(), name.end(), '_', '-');
     pieces.push_back(name + " " + format_bytes(sent.bytes) +
                      (sent.off_node > 0
                           ? fmt::format(" ({} off node)", percent(sent.off_node / sent.bytes, 0))
                           : ""));
-  }
+  };
+  // The token exchange first: it is what expert parallelism costs.
+  const auto exchange = r.traffic_per_step.find("all_to_all");
+  if (exchange != r.traffic_per_step.end()) tell("all_to_all", exchange->second);
+  for (const auto& [kind, sent] : r.traffic_per_step)
+    if (kind != "all_to_all") tell(kind, sent);
   if (pieces.empty()) pieces.push_back("nothing leaves a GPU");
   screen.line("");
   screen.say("Traffic a step", pieces);
@@ -236,7 +240,7 @@ void memory(Screen& screen, const Report& r) {
       pieces.push_back(std::string(memory_class_name(static_cast<MemoryClass>(c))) + " " +
                        format_bytes(bytes));
   }
-  if (!pieces.empty()) screen.say(fmt::format("rank {} holds", r.fullest_rank), pieces);
+  if (!pieces.empty()) screen.say(fmt::format("Rank {}", r.fullest_rank), pieces);
 }
 
 /// Layers to show: all, or those with the widest spread of load.
@@ -259,10 +263,12 @@ void routing(Screen& screen, const Report& r) {
   const bool scores = !r.layers.front().mean_probability.empty();
   const std::vector<const LayerReport*> layers = shown_layers(r);
   screen.heading(fmt::format(
-      "MoE layers, mean of the last {} steps{}", r.routing_window_steps,
+      "MoE layers{}, mean of the last {}; half height is a fair share (1/{})",
       layers.size() < r.layers.size()
-          ? fmt::format(" (the {} of {} with the widest spread)", layers.size(), r.layers.size())
-          : std::string()));
+          ? fmt::format(" ({} of {}, the most uneven)", layers.size(), r.layers.size())
+          : std::string(),
+      r.routing_window_steps == 1 ? "step" : fmt::format("{} steps", r.routing_window_steps),
+      r.num_experts));
   const std::string what = scores ? "mean routing probability" : "share of assignments";
   screen.line("  layer  load CV  max/mean  of ranks  entropy   dead  dropped    aux   " + what);
   for (const LayerReport* layer : layers) {
@@ -275,7 +281,7 @@ void routing(Screen& screen, const Report& r) {
                     layer->layer, m.load_cv, m.imbalance_experts, m.imbalance_ranks, m.entropy,
                     percent(m.dead_share, 0), percent(m.dropped_share),
                     scores ? fmt::format("{:.2f}", layer->aux) : "-") +
-        sparkline(shares, 13, 2 / experts, screen.style()) +
+        sparkline(shares, 16, 2 / experts, screen.style()) +
         fmt::format(" {:.1f}-{:.1f} %", 100 * *low, 100 * *high));
   }
   std::vector<std::string> pieces;
@@ -298,7 +304,7 @@ void routing(Screen& screen, const Report& r) {
     pieces.push_back(with("importance CV^2", importance, r.importance_loss_factor));
     pieces.push_back(fmt::format("load variance {:.4g}", variance));
   }
-  screen.say("Aux losses", pieces);
+  screen.say("Auxiliary losses", pieces);
 }
 
 }  // namespace

@@ -51,7 +51,7 @@ TEST_CASE("large jobs keep to one screen and to its width, and say what is wrong
       "and this note is long enough to need a second line"};
   const std::string text = summary(report_of(made, info, 1), {false});
   CHECK_THAT(text, Contains("12 more EP groups"));
-  CHECK_THAT(text, Contains("the 8 of 16 with the widest spread"));
+  CHECK_THAT(text, Contains("(8 of 16, the most uneven)"));
   CHECK_THAT(text, Contains("out_of_memory") && Contains("What helps"));
   std::istringstream in(text);
   int lines = 0;

@@ -56,7 +56,8 @@ TEST_CASE("timeline steps as asked, at most 64 ranks") {
   made.run(recorder, 1, 3);
   recorder.finish({});
   int64_t events = 0, highest = 0;
-  for (const Json::Value& event : parsed(dir / "timeline.json")["traceEvents"])
+  const Json::Value trace = parsed(dir / "timeline.json");
+  for (const Json::Value& event : trace["traceEvents"])
     if (event["ph"] == "X") ++events, highest = std::max(highest, event["pid"].asInt64());
   CHECK(events == 2 * 64 * 4);
   CHECK(highest == 63);
