@@ -240,6 +240,7 @@ Report Recorder::finish(const RunEnd& end) {
   report.notes = info_.notes;
   report.wall_seconds = end.wall_seconds;
   report.environment = end.environment;
+  report.error = end.error;
   for (const auto& [step, validation] : validations_)
     if (std::isfinite(validation.loss)) report.validation_series.push_back({step, validation.loss});
   if (!files_) return report;

@@ -164,6 +164,7 @@ Json::Value report_json(const Report& r) {
   for (const Verdict& verdict : r.verdicts) verdicts.append(verdict_json(verdict));
   json["notes"] = Json::Value(Json::arrayValue);
   for (const std::string& note : r.notes) json["notes"].append(note);
+  json["error"] = r.error.empty() ? Json::Value() : Json::Value(r.error);
   const double hours = static_cast<double>(r.world_size) * r.device_seconds / 3600;
   json["cost"]["gpu_hours"] = hours;
   if (r.price_per_gpu_hour > 0) {

@@ -77,6 +77,7 @@ struct Report {
   std::vector<LayerReport> layers;
   std::vector<Verdict> verdicts;
   std::vector<std::string> notes;
+  std::string error;  ///< what ended the run early; empty: nothing did
   double price_per_gpu_hour = 0;
   std::string currency;
   Json::Value environment, settings;

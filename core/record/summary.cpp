@@ -319,6 +319,10 @@ std::string summary(const Report& r, const ScreenStyle& style) {
   traffic(screen, r);
   memory(screen, r);
   routing(screen, r);
+  if (!r.error.empty()) {
+    screen.line("");
+    screen.words("Ended by", r.error);
+  }
   if (!r.verdicts.empty()) screen.heading("Verdicts");
   for (const Verdict& verdict : r.verdicts) {
     screen.words(verdict.kind, verdict.evidence + ".");
