@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "backends/sim/collective/flow_run.h"
 #include "core/base/error.h"
 
 namespace moetwin {
@@ -67,6 +68,10 @@ void make_plan(const CollectiveShape& shape, const Machine& machine, Algorithm a
       }
   }
   if (!plan.empty()) plan.latency += machine.profile().collective_seconds;
+}
+
+int64_t most_flow_members(CollectiveKind kind) {
+  return kind == CollectiveKind::all_to_all_v ? 64 : 256;
 }
 
 NodesOfGroup::NodesOfGroup(const Group& group, const Machine& machine) {

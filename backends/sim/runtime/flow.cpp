@@ -1,10 +1,157 @@
+#include <cmath>
+#include <deque>
+#include <simgrid/s4u.hpp>
+
+#include "backends/sim/collective/flow_run.h"
 #include "backends/sim/runtime/network.h"
-#include "core/base/error.h"
 
 namespace moetwin {
+namespace {
 
-std::unique_ptr<Network> make_flow_network(const Machine&, simgrid::s4u::NetZone*) {
-  throw Error(ErrorClass::configuration, "cluster.fidelity \"flow\": not in this version yet");
+namespace s4u = simgrid::s4u;
+
+class Signal : public FlowSignal {
+ public:
+  void post(double usable_from) override {
+    usable_from_.push_back(usable_from);
+    arrived_->release();
+  }
+  void wait() override {
+    arrived_->acquire();
+    const double from = usable_from_.front();
+    usable_from_.pop_front();
+    if (from > s4u::Engine::get_clock()) s4u::this_actor::sleep_until(from);
+  }
+
+ private:
+  s4u::SemaphorePtr arrived_ = s4u::Semaphore::create(0);
+  std::deque<double> usable_from_;
+};
+
+// Every rank is two SimGrid hosts: one on its node's switch, one on the fabric. Links have no
+// latency: it is paid by whoever uses what arrived, so that successive pieces overlap in it, and so
+// that all flows share a link equally (CM02 weighs shares by latency).
+class Flow : public Network {
+ public:
+  Flow(const Machine& machine, s4u::NetZone* zone, s4u::Host* control)
+      : machine_(machine), control_(control) {
+    std::vector<s4u::Link*> links;
+    for (int64_t p = 0; p < machine.ports(); ++p)
+      links.push_back(zone->create_link(machine.port_name(p), machine.bandwidth(p).value));
+    const auto link = [&](int64_t port) {
+      return s4u::LinkInRoute(links[static_cast<size_t>(port)]);
+    };
+    for (int64_t rank = 0; rank < machine.world(); ++rank) {
+      switch_side_.push_back(zone->create_host("switch-side" + std::to_string(rank), 1e9));
+      fabric_side_.push_back(zone->create_host("fabric-side" + std::to_string(rank), 1e9));
+      const auto add = [&](const s4u::Host* host, const std::vector<s4u::LinkInRoute>& up,
+                           const std::vector<s4u::LinkInRoute>& down) {
+        zone->add_route(host->get_netpoint(), nullptr, nullptr, nullptr, up, false);
+        zone->add_route(nullptr, host->get_netpoint(), nullptr, nullptr, down, false);
+      };
+      add(switch_side_.back(), {link(machine.nvlink(rank, Direction::up))},
+          {link(machine.nvlink(rank, Direction::down))});
+      std::vector<s4u::LinkInRoute> up{link(machine.nic(rank, Direction::up))};
+      std::vector<s4u::LinkInRoute> down;
+      if (machine.has_uplinks()) {
+        up.push_back(link(machine.uplink(machine.node_of(rank), Direction::up)));
+        down.push_back(link(machine.uplink(machine.node_of(rank), Direction::down)));
+      }
+      down.push_back(link(machine.nic(rank, Direction::down)));
+      add(fabric_side_.back(), up, down);
+    }
+  }
+
+  void pass(const Transfer& transfer) override;
+
+  // sendto, not mailboxes: it needs no actor on either side. Its cost in SimGrid 3.32 grows with
+  // the number of flows alive, which most_flow_members() keeps small.
+  s4u::CommPtr start(int64_t from, int64_t to, double bytes) const {
+    const auto& sides = machine_.same_node(from, to) ? switch_side_ : fabric_side_;
+    return s4u::Comm::sendto_async(sides[static_cast<size_t>(from)], sides[static_cast<size_t>(to)],
+                                   static_cast<uint64_t>(std::llround(bytes)));
+  }
+  s4u::Host* control() const { return control_; }
+
+ private:
+  const Machine& machine_;
+  s4u::Host* control_;
+  std::vector<s4u::Host*> switch_side_, fabric_side_;
+};
+
+class Run : public FlowRun {
+ public:
+  explicit Run(const Flow& flow) : flow_(flow) {}
+  void spawn(std::function<void()> script) override {
+    actors_.push_back(s4u::Actor::create("flow", flow_.control(), std::move(script)));
+  }
+  std::shared_ptr<FlowSignal> signal() override { return std::make_shared<Signal>(); }
+  void send(int64_t from, int64_t to, double bytes) override {
+    flow_.start(from, to, bytes)->wait();
+  }
+  void send_all(const std::vector<int64_t>& from, const std::vector<int64_t>& to,
+                const std::vector<double>& bytes) override {
+    std::vector<s4u::CommPtr> flows;
+    for (size_t i = 0; i < from.size(); ++i) flows.push_back(flow_.start(from[i], to[i], bytes[i]));
+    for (const s4u::CommPtr& f : flows) f->wait();
+  }
+  double now() const override { return s4u::Engine::get_clock(); }
+  void join() {
+    for (const s4u::ActorPtr& actor : actors_) actor->join();
+  }
+
+ private:
+  const Flow& flow_;
+  std::vector<s4u::ActorPtr> actors_;
+};
+
+void Flow::pass(const Transfer& transfer) {
+  const CollectiveShape& shape = *transfer.shape;
+  const Plan& plan = *transfer.plan;
+  const double begin = s4u::Engine::get_clock();
+  if (machine_.profile().collective_seconds.value > 0)
+    s4u::this_actor::sleep_for(machine_.profile().collective_seconds.value);
+  Run run(*this);
+  switch (shape.kind) {
+    case CollectiveKind::all_reduce:
+    case CollectiveKind::all_gather:
+    case CollectiveKind::reduce_scatter:
+      (plan.algorithm == Algorithm::tree ? flow_tree : flow_ring)(shape, machine_, run);
+      break;
+    case CollectiveKind::broadcast:
+      flow_broadcast(shape, machine_, run);
+      break;
+    default: {  // pairs at once; a barrier has none
+      std::vector<int64_t> from, to;
+      std::vector<double> bytes;
+      const int64_t n = shape.group.size();
+      for (int64_t i = 0; shape.kind == CollectiveKind::all_to_all_v && i < n; ++i)
+        for (int64_t j = 0; j < n; ++j)
+          if (const double b = shape.pair_bytes[static_cast<size_t>(i * n + j)]; i != j && b > 0) {
+            from.push_back(shape.group.member(i));
+            to.push_back(shape.group.member(j));
+            bytes.push_back(b);
+          }
+      if (shape.kind == CollectiveKind::send) {
+        from = {shape.group.member(shape.from)};
+        to = {shape.group.member(shape.to)};
+        bytes = {shape.bytes};
+      }
+      run.send_all(from, to, bytes);
+      const double latency = plan.latency.value - machine_.profile().collective_seconds.value;
+      if (latency > 0) s4u::this_actor::sleep_for(latency);
+    }
+  }
+  run.join();
+  const double rest = begin + plan.local.value - s4u::Engine::get_clock();
+  if (rest > 0) s4u::this_actor::sleep_for(rest);
+}
+
+}  // namespace
+
+std::unique_ptr<Network> make_flow_network(const Machine& machine, s4u::NetZone* zone,
+                                           s4u::Host* control) {
+  return std::make_unique<Flow>(machine, zone, control);
 }
 
 }  // namespace moetwin

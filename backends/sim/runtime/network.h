@@ -6,8 +6,9 @@
 #include "backends/sim/runtime/actors.h"
 
 namespace simgrid::s4u {
+class Host;
 class NetZone;
-}
+}  // namespace simgrid::s4u
 
 namespace moetwin {
 
@@ -22,6 +23,7 @@ class Network {
 /// collective with many ports is represented by the 32 that take longest.
 std::unique_ptr<Network> make_fluid_network(const Machine& machine, simgrid::s4u::NetZone* zone);
 /// Every step's transfers as flows over the links of their route.
-std::unique_ptr<Network> make_flow_network(const Machine& machine, simgrid::s4u::NetZone* zone);
+std::unique_ptr<Network> make_flow_network(const Machine& machine, simgrid::s4u::NetZone* zone,
+                                           simgrid::s4u::Host* control);
 
 }  // namespace moetwin

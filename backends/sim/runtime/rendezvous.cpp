@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "backends/sim/collective/flow_run.h"
 #include "backends/sim/runtime/sim_backend.h"
 #include "core/base/error.h"
 
@@ -224,6 +225,12 @@ Collective* Rendezvous::call(GroupState& group, int64_t rank_in_group, SimBacken
 
 void Rendezvous::plan(Collective& c) {
   const auto n = c.members.size();
+  if (simulation_.settings().fidelity == Fidelity::flow &&
+      static_cast<int64_t>(n) > most_flow_members(c.kind))
+    throw Error(ErrorClass::configuration,
+                fmt::format("cluster.fidelity: flow moves {} among at most {} members, {} has {}; "
+                            "use fluid",
+                            collective_name(c.kind), most_flow_members(c.kind), c.name(), n));
   CollectiveShape& shape = c.shape;
   shape.kind = is_pair(c.kind) ? CollectiveKind::send : c.kind;
   shape.group = c.group->group;
