@@ -63,6 +63,30 @@ void apply_options(RunArguments& a) {
   if (a.seed >= 0) set.push_back("training_config.seed=" + std::to_string(a.seed));
 }
 
+/// --gpus: as many GPUs as asked for by more or fewer data-parallel copies; micro-batches per rank
+/// stay as they are.
+void apply_gpus(RunArguments& a) {
+  if (a.gpus == 0) return;
+  const Scenario original = read_scenario(a.scenario, nullptr);
+  const DistributedConfig& d = original.distributed_config;
+  const int64_t copy = d.world_size / d.data_parallel_size;
+  if (a.gpus % copy != 0)
+    throw Error(ErrorClass::configuration,
+                fmt::format("--gpus {}: one copy of the model takes {} GPUs ({} ranks / "
+                            "data_parallel_size {}); legal: multiples of {}",
+                            a.gpus, copy, d.world_size, d.data_parallel_size, copy));
+  auto& set = a.scenario.overrides;
+  set.push_back("distributed_config.world_size=" + std::to_string(a.gpus));
+  set.push_back("distributed_config.data_parallel_size=" + std::to_string(a.gpus / copy));
+  const int64_t batch = original.training_config.global_batch_size;
+  if (batch * a.gpus % d.world_size != 0)
+    throw Error(ErrorClass::configuration,
+                fmt::format("--gpus {}: global_batch_size {} scaled by {}/{} is not whole", a.gpus,
+                            batch, a.gpus, d.world_size));
+  set.push_back("training_config.global_batch_size=" +
+                std::to_string(batch * a.gpus / d.world_size));
+}
+
 std::string default_directory(const Scenario& scenario, const std::string& backend) {
   const auto now = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
   return fmt::format("runs/{}-{}-{:%Y%m%d-%H%M%S}", scenario.name, backend, now);
@@ -70,6 +94,7 @@ std::string default_directory(const Scenario& scenario, const std::string& backe
 
 int run(RunArguments a, const Output& output) {
   apply_options(a);
+  apply_gpus(a);
   std::vector<std::string> warnings;
   Scenario scenario = read_scenario(a.scenario, &warnings);
   for (const std::string& warning : warnings) output.err << "warning: " << warning << "\n";
@@ -164,6 +189,10 @@ void add_run(CLI::App& app, Action& action) {
       ->check(CLI::IsMember({"full", "none"}));
   verb->add_option("--fidelity", a->fidelity, "Network of the modelled cluster")
       ->check(CLI::IsMember({"representative", "fluid", "flow"}));
+  verb->add_option("--gpus", a->gpus,
+                   "Another number of GPUs: data-parallel copies and global batch follow")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber);
   verb->add_option("--seed", a->seed, "Another seed")->type_name("N");
   verb->add_option("--threads", a->machine.threads, "Workers for arithmetic (default: all cores)")
       ->type_name("N");
