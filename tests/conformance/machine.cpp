@@ -174,6 +174,9 @@ Values draw(int64_t n, uint64_t seed, double scale) {
     x[i] = scale * (2 * static_cast<double>(philox_uniform(key, i)) - 1);
   return x;
 }
+void append(Values& to, const Values& more) {
+  for (double v : more) to.push_back(v);
+}
 HostSizes sizes(std::vector<int64_t> values) {
   return std::make_shared<const std::vector<int64_t>>(std::move(values));
 }

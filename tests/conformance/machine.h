@@ -55,6 +55,7 @@ double half_ulp(DType dtype);
 /// Deterministic values in [-scale, scale], different for every seed.
 Values draw(int64_t n, uint64_t seed, double scale = 1);
 HostSizes sizes(std::vector<int64_t> values);
+void append(Values& to, const Values& more);
 
 /// What may differ: |got - want| <= rel * |want| + abs.
 struct Tolerance {

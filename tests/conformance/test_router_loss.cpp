@@ -27,7 +27,7 @@ Values losses(Machine& machine, DType d, int64_t tokens, int64_t experts, const 
 }
 Values repeat(const Values& row, int times) {
   Values all;
-  for (int i = 0; i < times; ++i) all.insert(all.end(), row.begin(), row.end());
+  for (int i = 0; i < times; ++i) append(all, row);
   return all;
 }
 
@@ -61,8 +61,7 @@ TEST_CASE("scopes: per sequence the mean of each, global from given counts", "[r
   on_each([](Machine& machine) {
     // Two sequences of four tokens; the first all to expert 0, the second all to expert 1.
     Values probs = repeat({1, 0}, 4);
-    const Values second = repeat({0, 1}, 4);
-    probs.insert(probs.end(), second.begin(), second.end());
+    append(probs, repeat({0, 1}, 4));
     const Values ids = {0, 0, 0, 0, 1, 1, 1, 1}, zero(16, 0.0);
     RouterLossAttr a = attr_of(1);
     CHECK(losses(machine, DType::f32, 8, 2, zero, probs, ids, a)[0] == Approx(1.0));
@@ -168,7 +167,7 @@ TEST_CASE("the router's backward against central differences", "[router][gradien
               return out;
             };
             Values upstream = d_w;
-            upstream.insert(upstream.end(), {a.aux, a.z, a.importance, 0});
+            for (double factor : {a.aux, a.z, a.importance, 0.0}) upstream.push_back(factor);
             forward(logits);
             const Tensor dl = machine.empty({tokens, experts}, d);
             machine.launch(router_backward(machine.put({tokens, experts}, d, logits), probs, ids,
