@@ -111,7 +111,8 @@ int64_t expert_capacity(const MoeLayerConfig& config, int64_t tokens) {
   // 1.1 * 1000 / 10 is 110, not ceil(110.00000000000001) = 111: the factor is a rational with
   // denominator 10^6.
   const int64_t million = 1'000'000;
-  const int64_t numerator = std::llround(*config.capacity_factor * million) * tokens * config.top_k;
+  const int64_t factor = std::max<int64_t>(1, std::llround(*config.capacity_factor * million));
+  const int64_t numerator = factor * tokens * config.top_k;
   const int64_t denominator = million * config.num_experts;
   const int64_t capacity = (numerator + denominator - 1) / denominator;
   return std::max(capacity, config.min_capacity);

@@ -8,6 +8,8 @@
 
 #include "backends/sim/cluster.h"
 #include "core/base/error.h"
+#include "core/moe/routing_trace.h"
+#include "core/ops/elementwise.h"
 #include "core/ops/isa.h"
 #include "core/record/recorder.h"
 #include "core/train/data.h"
@@ -65,26 +67,6 @@ class Reader {
   const char* at_;
 };
 
-std::vector<double> to_doubles(Trainer& trainer, const Tensor& tensor) {
-  const auto n = static_cast<size_t>(tensor.elements());
-  std::vector<double> values(n);
-  if (tensor.dtype == DType::f64) {
-    trainer.context().to_host(tensor, values.data(), trainer.context().streams.compute);
-  } else {
-    require(tensor.dtype == DType::f32, "tests compare fp32 or fp64");
-    std::vector<float> narrow(n);
-    trainer.context().to_host(tensor, narrow.data(), trainer.context().streams.compute);
-    std::copy(narrow.begin(), narrow.end(), values.begin());
-  }
-  return values;
-}
-
-int64_t global_index(const Parameter& p, int64_t i) {
-  const int64_t c = i % p.local[2], b = i / p.local[2] % p.local[1],
-                a = i / (p.local[1] * p.local[2]);
-  return ((a + p.offset[0]) * p.global[1] + b + p.offset[1]) * p.global[2] + c + p.offset[2];
-}
-
 /// Puts this rank's owned elements where they belong.
 void scatter(Trainer& trainer, GlobalTensors& tensors, bool gradients) {
   for (FlatGroup& group : trainer.groups()) {
@@ -124,6 +106,10 @@ std::map<std::string, uint64_t> checksum(Trainer& trainer) {
   return sums;
 }
 
+void append(std::vector<double>& to, const std::vector<double>& values) {
+  to.insert(to.end(), values.begin(), values.end());
+}
+
 std::string run(const Scenario& original, const TrainRunOptions& options) {
   Scenario scenario = original;
   scenario.memory.poison = options.poison;
@@ -140,24 +126,37 @@ std::string run(const Scenario& original, const TrainRunOptions& options) {
     for (const LayerRow& layer : row.layers)
       counts.insert(counts.end(), layer.counts.begin(), layer.counts.end());
     result.counts.push_back(std::move(counts));
+    if (options.look_at_row) append(result.rows, options.look_at_row(row));
   };
   Recorder recorder(scenario, grid, info);
   const auto data =
-      synthetic_data(static_cast<uint64_t>(scenario.training_config.seed),
-                     scenario.model_config.sequence_length, scenario.model_config.vocab_size);
+      options.data
+          ? options.data()
+          : synthetic_data(static_cast<uint64_t>(scenario.training_config.seed),
+                           scenario.model_config.sequence_length, scenario.model_config.vocab_size);
   TrainerServices services;
   services.data = data.get();
   services.recorder = &recorder;
+  services.trace = load_trace(scenario);
   result.checksums.resize(static_cast<size_t>(grid.world()));
+  result.seen.resize(static_cast<size_t>(grid.world()));
+  const auto look = [&](const TrainRunOptions::Look& at, Trainer& trainer, int64_t step) {
+    if (at) append(result.seen[static_cast<size_t>(trainer.rank())], at(trainer, step));
+  };
   services.hooks.after_gradients = [&](Trainer& trainer, int64_t step) {
+    look(options.look_at_gradients, trainer, step);
     if (step == 1) scatter(trainer, result.gradients, true);
   };
   services.hooks.after_step = [&](Trainer& trainer, int64_t step) {
+    look(options.look_after_step, trainer, step);
     if (step != scenario.training_config.steps) return;
     scatter(trainer, result.parameters, false);
     result.checksums[static_cast<size_t>(trainer.rank())] = checksum(trainer);
   };
-  const auto cluster = make_sim_cluster(scenario, sim_options(options.threads));
+  const SimOptions sim = sim_options(options.threads);
+  ClusterProfile profile = read_cluster_profile(scenario.cluster.profile, sim.profile_directories);
+  if (options.change_profile) options.change_profile(profile);
+  const auto cluster = make_sim_cluster(scenario, std::move(profile), sim);
   cluster->run([&](Backend& device) { train_rank(device, scenario, grid, services); });
 
   Writer out;
@@ -181,10 +180,38 @@ std::string run(const Scenario& original, const TrainRunOptions& options) {
       out.put(hash);
     }
   }
+  out.put(result.seen.size());
+  for (const auto& of_rank : result.seen) out.put(of_rank);
+  out.put(result.rows);
   return out.bytes;
 }
 
 }  // namespace
+
+std::vector<double> to_doubles(Trainer& trainer, const Tensor& tensor) {
+  Context& context = trainer.context();
+  const auto n = static_cast<size_t>(tensor.elements());
+  std::vector<double> values(n);
+  if (tensor.dtype == DType::f64) {
+    context.to_host(tensor, values.data(), context.streams.compute);
+  } else if (tensor.dtype == DType::f32) {
+    std::vector<float> narrow(n);
+    context.to_host(tensor, narrow.data(), context.streams.compute);
+    std::copy(narrow.begin(), narrow.end(), values.begin());
+  } else {
+    const Tensor wide =
+        context.memory.allocate(tensor.shape, DType::f32, MemoryClass::workspace, "widened");
+    context.launch(cast(tensor, wide));
+    return to_doubles(trainer, wide);
+  }
+  return values;
+}
+
+int64_t global_index(const Parameter& p, int64_t i) {
+  const int64_t c = i % p.local[2], b = i / p.local[2] % p.local[1],
+                a = i / (p.local[1] * p.local[2]);
+  return ((a + p.offset[0]) * p.global[1] + b + p.offset[1]) * p.global[2] + c + p.offset[2];
+}
 
 SimOptions sim_options(int threads) {
   SimOptions sim;
@@ -219,6 +246,9 @@ TrainResult train_in_child(const Scenario& scenario, const TrainRunOptions& opti
       of_rank[name] = in.get<uint64_t>();
     }
   }
+  result.seen.resize(in.get<size_t>());
+  for (auto& of_rank : result.seen) of_rank = in.list<double>();
+  result.rows = in.list<double>();
   return result;
 }
 

@@ -3,12 +3,17 @@
 // gradients, parameters, losses.
 
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "backends/sim/cluster.h"
+#include "core/record/step_row.h"
 #include "core/scenario/scenario.h"
+#include "core/train/data.h"
+#include "core/train/trainer.h"
 
 namespace moetwin::test {
 
@@ -24,6 +29,8 @@ struct TrainResult {
   /// Checksums of the parameters after the last step as each rank holds them, by rank and name:
   /// replicas must agree.
   std::vector<std::map<std::string, uint64_t>> checksums;
+  std::vector<std::vector<double>> seen;  ///< by rank: what the looks of the options found, joined
+  std::vector<double> rows;               ///< what look_at_row found, joined
 };
 
 struct TrainRunOptions {
@@ -31,7 +38,23 @@ struct TrainRunOptions {
   bool check_access = true;
   bool poison = true;
   double timeout_seconds = 120;
+  /// What a test wants to see, or change, inside the trainers: called on every rank after the
+  /// gradients are reduced, and after the step.
+  using Look = std::function<std::vector<double>(Trainer&, int64_t step)>;
+  Look look_at_gradients, look_after_step;
+  /// What a test wants to see of a step's row of the record.
+  std::function<std::vector<double>(const StepRow&)> look_at_row;
+  /// Instead of the synthetic chain.
+  std::function<std::unique_ptr<TokenSource>()> data;
+  /// Instead of the scenario's profile.
+  std::function<void(ClusterProfile&)> change_profile;
 };
+
+/// Where element i of a rank's part of a parameter is in the whole parameter.
+int64_t global_index(const Parameter& parameter, int64_t i);
+
+/// Elements of a tensor as doubles, whatever floating type it has; waits for them.
+std::vector<double> to_doubles(Trainer& trainer, const Tensor& tensor);
 
 /// The modelled cluster with the shipped profiles and the best reference arithmetic of this
 /// processor.
