@@ -52,6 +52,9 @@ class Trainer {
   std::vector<FlatGroup>& groups() { return groups_; }
   ParameterSet& parameters() { return parameters_; }
   GradientReducer& reducer() { return reducer_; }
+  BalanceState& balance() { return balance_; }
+  /// real [2]: factor on gradients and norm before clipping, of this step once it is over.
+  const Tensor& clip_factor() const { return factor_; }
   int64_t rank() const { return context_.device.properties().rank; }
 
  private:
