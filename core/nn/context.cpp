@@ -7,7 +7,7 @@
 namespace moetwin {
 
 void Context::to_host(const Tensor& tensor, void* host, Stream stream) {
-  if (!tensor.has_storage())
+  if (host && !tensor.has_storage())
     throw Error(
         ErrorClass::internal,
         fmt::format("to_host of \"{}\", which has no storage (numerics none)", tensor.name()));

@@ -32,7 +32,8 @@ struct Context {
   }
   /// `later` does not start what follows before `earlier` has done what it has now.
   void order(Stream earlier, Stream later) { device.wait(later, device.record(earlier)); }
-  /// The one way to the host: waits for the stream, and is counted.
+  /// The one way to the host: waits for the stream, and is counted. With numerics off a tensor
+  /// without storage may only be read to null, which takes the time of the copy.
   void to_host(const Tensor& tensor, void* host, Stream stream);
 };
 

@@ -215,7 +215,7 @@ void Trainer::report(int64_t step, double start, std::vector<LayerStep> layers) 
         layers[i].probability.assign(f + 4, f + per_layer);
     }
   } else {
-    context_.device.synchronize(context_.streams.compute);
+    context_.to_host(figures_, nullptr, context_.streams.compute);
   }
   out.end = context_.device.now();
   last_end_ = out.end;

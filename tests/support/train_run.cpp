@@ -143,13 +143,14 @@ std::string run(const Scenario& original, const TrainRunOptions& options) {
   const auto look = [&](const TrainRunOptions::Look& at, Trainer& trainer, int64_t step) {
     if (at) append(result.seen[static_cast<size_t>(trainer.rank())], at(trainer, step));
   };
+  const bool tensors = options.tensors && scenario.training_config.numerics == "full";
   services.hooks.after_gradients = [&](Trainer& trainer, int64_t step) {
     look(options.look_at_gradients, trainer, step);
-    if (step == 1) scatter(trainer, result.gradients, true);
+    if (tensors && step == 1) scatter(trainer, result.gradients, true);
   };
   services.hooks.after_step = [&](Trainer& trainer, int64_t step) {
     look(options.look_after_step, trainer, step);
-    if (step != scenario.training_config.steps) return;
+    if (!tensors || step != scenario.training_config.steps) return;
     scatter(trainer, result.parameters, false);
     result.checksums[static_cast<size_t>(trainer.rank())] = checksum(trainer);
   };

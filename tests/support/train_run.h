@@ -38,6 +38,9 @@ struct TrainRunOptions {
   bool check_access = true;
   bool poison = true;
   double timeout_seconds = 120;
+  /// Bring back gradients, parameters and checksums: reads that a plain run has not. Never with
+  /// numerics none.
+  bool tensors = true;
   /// What a test wants to see, or change, inside the trainers: called on every rank after the
   /// gradients are reduced, and after the step.
   using Look = std::function<std::vector<double>(Trainer&, int64_t step)>;

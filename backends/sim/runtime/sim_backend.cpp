@@ -339,14 +339,14 @@ void SimBackend::write(const Tensor& tensor, const void* host, Stream stream) {
 
 void SimBackend::read(const Tensor& tensor, void* host, Stream stream) {
   queue(stream);
-  if (!tensor.has_storage())
+  if (host && !tensor.has_storage())
     throw Error(ErrorClass::internal,
                 fmt::format("internal error: \"{}\" {} is read by the host but has no storage "
                             "(numerics none keeps only tensors of class control)",
                             tensor.name(), tensor.shape.str()));
   copy(tensor, "read", stream.id);
   synchronize(stream);
-  if (tensor.bytes() > 0) std::memcpy(host, tensor.data(), static_cast<size_t>(tensor.bytes()));
+  if (host && tensor.bytes() > 0) std::memcpy(host, tensor.data(), static_cast<size_t>(tensor.bytes()));
 }
 
 void SimBackend::host_work(double seconds, Activity activity) { busy(seconds, activity); }
