@@ -86,13 +86,11 @@ Tensor Trainer::load(MicroBatch& batch, Split split,
       sequence(static_cast<size_t>(length + 1));
   batch.valid_tokens = 0;
   for (int64_t s = 0; s < batch.sequences; ++s) {
-    const int64_t number = sequence_of(batch.first_sequence + s);
-    services_.data->read(split, std::max<int64_t>(number, 0), sequence.data());
+    services_.data->read(split, sequence_of(batch.first_sequence + s), sequence.data());
     int32_t* ids = host.data() + s * length;
     int32_t* targets = ids + tokens;
     std::copy(sequence.begin(), sequence.end() - 1, ids);
     std::copy(sequence.begin() + 1, sequence.end(), targets);
-    if (number < 0) std::fill(targets, targets + length, -1);
     batch.valid_tokens += length - std::count(targets, targets + length, -1);
   }
   batch.share = static_cast<double>(batch.valid_tokens) / static_cast<double>(nominal_tokens_);
@@ -237,14 +235,14 @@ void Trainer::validate(int64_t step) {
   const PhaseScope phase(context_.device, context_.phase, Phase::other, "validation");
   Tensor sums = memory_.allocate({2}, context_.real(), MemoryClass::workspace, "validation sums");
   context_.launch(fill(sums, {}));
-  // Every rank runs equally many forwards, since experts are shared; what is beyond the end does
-  // not count.
+  // Every rank runs equally many forwards, since experts are shared: the last ones with fewer
+  // sequences or none. Sequences that do not count would take places of experts.
   const int64_t per_round = grid_.ddp() * scenario_.training_config.micro_batch_size;
   for (int64_t round = 0; round * per_round < wanted; ++round) {
     MicroBatch batch = micro_batch(step, round);
     batch.training = batch.backward = false;
-    const Tensor tokens =
-        load(batch, Split::validation, [&](int64_t i) { return i < wanted ? i : -1; });
+    batch.sequences = std::clamp<int64_t>(wanted - batch.first_sequence, 0, batch.sequences);
+    const Tensor tokens = load(batch, Split::validation, [](int64_t i) { return i; });
     Model::Saved saved;
     model_.forward(context_, batch, tokens.slice(0, {batch.tokens()}),
                    tokens.slice(batch.tokens(), {batch.tokens()}), sums, saved);

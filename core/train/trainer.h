@@ -60,8 +60,7 @@ class Trainer {
  private:
   void train_step(int64_t step);
   MicroBatch micro_batch(int64_t step, int64_t index) const;
-  /// ids and targets of a micro-batch on the device, i32 [2,T]; `sequence_of(i)` < 0: nothing
-  /// counts.
+  /// ids and targets of a micro-batch on the device, i32 [2,T].
   Tensor load(MicroBatch& batch, Split split, const std::function<int64_t(int64_t)>& sequence_of);
   void collect_counts(const Model::Saved& saved, std::vector<LayerStep>& layers,
                       int64_t tokens) const;

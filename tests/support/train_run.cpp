@@ -184,6 +184,7 @@ std::string run(const Scenario& original, const TrainRunOptions& options) {
   out.put(result.seen.size());
   for (const auto& of_rank : result.seen) out.put(of_rank);
   out.put(result.rows);
+  out.put(recorder.validation_loss(scenario.training_config.steps));
   return out.bytes;
 }
 
@@ -250,6 +251,7 @@ TrainResult train_in_child(const Scenario& scenario, const TrainRunOptions& opti
   result.seen.resize(in.get<size_t>());
   for (auto& of_rank : result.seen) of_rank = in.list<double>();
   result.rows = in.list<double>();
+  result.validation_loss = in.get<double>();
   return result;
 }
 

@@ -26,6 +26,7 @@ struct TrainResult {
   std::vector<double> losses, gradient_norms;  ///< per step
   std::vector<std::vector<int64_t>> counts;  ///< per step: expert counts of all MoE layers, joined
   std::vector<double> step_seconds;          ///< simulated
+  double validation_loss = 0;                ///< after the last step; NaN: there was none
   /// Checksums of the parameters after the last step as each rank holds them, by rank and name:
   /// replicas must agree.
   std::vector<std::map<std::string, uint64_t>> checksums;
