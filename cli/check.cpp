@@ -104,6 +104,12 @@ void print_memory(std::ostream& out, const Scenario& s, const Grid& grid,
         "  ZeRO-1: optimizer state of dense parameters over {} ranks, of experts over {}{}\n",
         grid.ddp(), grid.edp(),
         grid.edp() == 1 ? " (one copy of each expert: not sharded further)" : "");
+  const std::string& dtype = s.training_config.dtype;
+  const char* wide = dtype == "fp64" ? "fp64" : "fp32";
+  out << fmt::format(
+      "  types: activations and weights {}; routers (weights, logits, scores, balance bias), "
+      "gradients, optimizer state{} {}\n",
+      dtype, dtype == wide ? "" : " and master weights", wide);
   const ClusterProfile machine = machine_profile(s);
   const double left = machine.gpu.memory.value - static_cast<double>(sum.total());
   out << fmt::format("  {} has {}: {}\n", machine.gpu.name, format_bytes(machine.gpu.memory.value),

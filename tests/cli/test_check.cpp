@@ -58,6 +58,16 @@ TEST_CASE("check shows hidden sharding and ZeRO-1", "[P021][P011]") {
                       "(one copy of each expert: not sharded further)"));
 }
 
+TEST_CASE("check prints what type each class of tensors has", "[P101]") {
+  const Folder folder("check-types");
+  const std::string file = folder.write("seed.json", kSeedScenario);
+  CHECK_THAT(run({"check", file, "--set", "training_config.dtype=bf16"}).out,
+             Contains("types: activations and weights bf16; routers (weights, logits, scores, "
+                      "balance bias), gradients, optimizer state and master weights fp32"));
+  CHECK_THAT(run({"check", file}).out,
+             Contains("types: activations and weights fp32") && !Contains("master weights"));
+}
+
 TEST_CASE("a wrong scenario ends with exit code 2 and every error", "[P010]") {
   const Folder folder("check-errors");
   const Ran ran = run({"check", folder.write("bad.json", R"({

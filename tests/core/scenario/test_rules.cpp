@@ -154,6 +154,14 @@ TEST_CASE("memory, text, traces, workloads, ports and outputs") {
   CHECK_THAT(refusal("{}", {"output.timeline_steps=101"}), Contains("step 101 of 100 steps"));
 }
 
+TEST_CASE("unknown drop policies and balancing algorithms are refused with the legal ones",
+          "[P064][P112]") {
+  CHECK_THAT(refusal(moe("\"drop_policy\": \"prob\"")),
+             Contains("\"prob\"") && Contains("position, probability"));
+  // Sinkhorn would choose by the tokens of one rank: it is not offered.
+  CHECK_THAT(refusal("{}", {"routing.source=sinkhorn"}), Contains("\"sinkhorn\""));
+}
+
 TEST_CASE("layers and heads divide over stages and tensor parallel ranks") {
   CHECK_THAT(refusal(R"({"distributed_config": {"world_size": 3, "pipeline_parallel_size": 3}})"),
              Contains("num_layers 4 does not divide over pipeline_parallel_size 3 (rest 1)"));
