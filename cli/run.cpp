@@ -136,16 +136,14 @@ int run(RunArguments a, const Output& output) {
 
   StopDecision stop;
   caught_signal = 0;
-  const auto old_term = std::signal(SIGTERM, remember_signal),
-             old_int = std::signal(SIGINT, remember_signal);
   TrainerServices services;
   services.data = data.get();
   services.recorder = &recorder;
   services.trace = load_trace(scenario);
   services.stop_after = [&stop](int64_t step) { return stop.after(step); };
   const auto end_of_run = [&] {
-    std::signal(SIGTERM, old_term);
-    std::signal(SIGINT, old_int);
+    std::signal(SIGTERM, SIG_DFL);
+    std::signal(SIGINT, SIG_DFL);
     progress.finish();
     RunEnd end;
     end.wall_seconds = wall();
@@ -153,7 +151,14 @@ int run(RunArguments a, const Output& output) {
     return end;
   };
   try {
-    cluster->run([&](Backend& device) { train_rank(device, scenario, grid, services); });
+    cluster->run([&](Backend& device) {
+      // Here and not earlier: SimGrid's engine installs a handler of its own when it starts.
+      if (device.properties().rank == 0) {
+        std::signal(SIGTERM, remember_signal);
+        std::signal(SIGINT, remember_signal);
+      }
+      train_rank(device, scenario, grid, services);
+    });
   } catch (const std::exception& error) {
     // The steps before are what a user looks at to find out why.
     RunEnd end = end_of_run();

@@ -68,18 +68,6 @@ void read_slow_ranks(Figures& in, std::map<int64_t, double>& slow) {
   }
 }
 
-std::vector<std::string> known_profiles(const std::vector<std::string>& directories) {
-  std::vector<std::string> names;
-  for (const std::string& directory : directories) {
-    std::error_code none;
-    for (const auto& entry : fs::directory_iterator(directory, none))
-      if (entry.path().extension() == ".json") names.push_back(entry.path().stem().string());
-  }
-  std::sort(names.begin(), names.end());
-  names.erase(std::unique(names.begin(), names.end()), names.end());
-  return names;
-}
-
 }  // namespace
 
 const char* kernel_kind_name(KernelKind kind) {
@@ -120,6 +108,36 @@ ClusterProfile parse_cluster_profile(const std::string& text, const std::string&
   return profile;
 }
 
+namespace {
+std::string text_of(const std::string& file) {
+  std::ifstream stream(file, std::ios::binary);
+  std::ostringstream text;
+  text << stream.rdbuf();
+  return text.str();
+}
+
+/// Names of the machine profiles in these directories; other JSON files (scenarios) are passed
+/// over.
+std::vector<std::string> known_profiles(const std::vector<std::string>& directories) {
+  std::vector<std::string> names;
+  for (const std::string& directory : directories) {
+    std::error_code none;
+    for (const auto& entry : fs::directory_iterator(directory, none)) {
+      if (entry.path().extension() != ".json") continue;
+      try {
+        parse_cluster_profile(text_of(entry.path().string()), entry.path().string());
+        names.push_back(entry.path().stem().string());
+      } catch (const Error&) {
+        continue;
+      }
+    }
+  }
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  return names;
+}
+}  // namespace
+
 ClusterProfile read_cluster_profile(const std::string& name,
                                     const std::vector<std::string>& directories) {
   std::vector<std::string> candidates;
@@ -131,12 +149,9 @@ ClusterProfile read_cluster_profile(const std::string& name,
       candidates.push_back((fs::path(d) / (name + ".json")).string());
   }
   for (const std::string& file : candidates) {
-    std::ifstream stream(file, std::ios::binary);
     std::error_code none;
-    if (!stream || fs::is_directory(file, none)) continue;
-    std::ostringstream text;
-    text << stream.rdbuf();
-    return parse_cluster_profile(text.str(), file);
+    if (!fs::is_regular_file(file, none)) continue;
+    return parse_cluster_profile(text_of(file), file);
   }
   throw Error(ErrorClass::configuration,
               fmt::format("cluster.profile: \"{}\" is neither a machine profile nor a file; known "
