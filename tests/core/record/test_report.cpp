@@ -174,3 +174,33 @@ TEST_CASE("JSON numbers are the shortest that read back; what is unknown is null
         "{\n  \"a\": 0.1,\n  \"b\": 1e-300,\n  \"c\": null,\n  \"d\": 1,\n  \"e\": 3,\n"
         "  \"f\": [1, 2.5],\n  \"g\": \"quote \\\" and\\nline\"\n}\n");
 }
+
+TEST_CASE("a slow rank sets the step; the others' waiting is reported by rank", "[P204]") {
+  MadeUp made(8, 2, 8, 1);
+  made.scenario.training_config.warmup_steps_excluded = 0;
+  Recorder recorder(made.scenario, made.grid(), made.info(""));
+  for (int64_t r = 0; r < 8; ++r) {
+    RankStep step = made.step(r, 1);
+    step.profile.intervals.resize(1);
+    step.profile.intervals[0].start = 0;
+    step.profile.intervals[0].end = step.end = r == 3 ? 1.5 : 1.0;  // arithmetic only
+    recorder.add(step);
+  }
+  const Report report = recorder.finish({});
+  CHECK(report.step_seconds_median == Approx(1.5));
+  for (size_t r = 0; r < 8; ++r) {
+    CHECK(report.parts_per_rank[r][Part::compute] == Approx(r == 3 ? 1.5 : 1.0));
+    CHECK(report.parts_per_rank[r][Part::idle] == Approx(r == 3 ? 0.0 : 0.5));
+  }
+}
+
+TEST_CASE("what ended a run early stays in its report") {
+  const TemporaryDirectory dir;
+  MadeUp made;
+  Recorder recorder(made.scenario, made.grid(), made.info(dir.path()));
+  made.run(recorder, 1, 3);
+  RunEnd end;
+  end.error = "NaN in logits";
+  CHECK(recorder.finish(end).error == "NaN in logits");
+  CHECK_THAT(file_bytes(dir / "report.json"), Contains("\"error\": \"NaN in logits\""));
+}
