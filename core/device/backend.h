@@ -55,8 +55,8 @@ class Backend {
   /// Copies to the device after the work on the stream; `host` may be reused at once; null with
   /// numerics off (time only).
   virtual void write(const Tensor& tensor, const void* host, Stream stream) = 0;
-  /// Copies to the host after the work on the stream and waits for it. The tensor must have storage,
-  /// unless `host` is null (numerics off: time only).
+  /// Copies to the host after the work on the stream and waits for it. The tensor must have
+  /// storage, unless `host` is null (numerics off: time only).
   virtual void read(const Tensor& tensor, void* host, Stream stream) = 0;
 
   /// Seconds of this rank's clock; the host has not waited for anything.

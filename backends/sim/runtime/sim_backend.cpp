@@ -346,7 +346,8 @@ void SimBackend::read(const Tensor& tensor, void* host, Stream stream) {
                             tensor.name(), tensor.shape.str()));
   copy(tensor, "read", stream.id);
   synchronize(stream);
-  if (host && tensor.bytes() > 0) std::memcpy(host, tensor.data(), static_cast<size_t>(tensor.bytes()));
+  if (host && tensor.bytes() > 0)
+    std::memcpy(host, tensor.data(), static_cast<size_t>(tensor.bytes()));
 }
 
 void SimBackend::host_work(double seconds, Activity activity) { busy(seconds, activity); }

@@ -48,7 +48,8 @@ TEST_CASE("every op: one kernel in moetwin, never less work in other frameworks"
           CHECK(w.flop >= 0);
           CHECK(w.bytes > 0);
         }
-        // Fusion only removes traffic; but qk_norm copies the values along, which others keep apart.
+        // Fusion only removes traffic; but qk_norm copies the values along, which others keep
+        // apart.
         if (std::string(call.op->name).starts_with("qk_norm")) continue;
         CHECK(total_bytes(list) >= 0.99 * total_bytes(own));
       }
