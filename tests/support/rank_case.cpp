@@ -6,6 +6,7 @@
 #include "backends/sim/cluster.h"
 #include "core/base/error.h"
 #include "core/base/philox.h"
+#include "core/device/checked.h"
 #include "core/ops/elementwise.h"
 #include "core/train/model.h"
 #include "tests/support/in_child.h"
@@ -189,7 +190,8 @@ std::vector<Lists> on_ranks(const Scenario& scenario,
     std::vector<Lists> of_rank(world);
     const auto cluster = make_sim_cluster(scenario, sim_options());
     cluster->run([&](Backend& device) {
-      RankCase at(device, scenario, grid);
+      CheckedBackend checked(device);
+      RankCase at(checked, scenario, grid);
       of_rank[static_cast<size_t>(at.rank)] = program(at);
     });
     std::vector<double> joined;

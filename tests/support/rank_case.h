@@ -64,7 +64,8 @@ Scenario layer_scenario(int64_t dp, int64_t ep, int64_t experts, int64_t top_k);
 /// What a rank's program brings back: lists of numbers.
 using Lists = std::vector<std::vector<double>>;
 
-/// Runs `program` on every rank of a modelled cluster in a child process; its lists, by rank.
+/// Runs `program` on every rank of a modelled cluster in a child process, under the access check;
+/// its lists, by rank.
 std::vector<Lists> on_ranks(const Scenario& scenario,
                             const std::function<Lists(RankCase&)>& program);
 

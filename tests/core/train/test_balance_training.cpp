@@ -3,7 +3,6 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "core/base/philox.h"
 #include "tests/core/train/small_training.h"
 #include "tests/support/train_run.h"
 
@@ -74,64 +73,6 @@ TEST_CASE("the balance loss reaches the router, the norm before it and the embed
     CHECK(norm(part.at(name)) > 1e-5);
   // The experts do not decide who is chosen.
   CHECK(norm(part.at("layers.1.moe.experts.w1")) < 1e-14);
-}
-
-TEST_CASE("gradients of the whole loss against central differences along random directions",
-          "[P083][P080]") {
-  // Weights stay as they are (rate 0) on the same batch; between steps they are moved by +h and -h
-  // along a direction. Layers 1 and 3 of four are MoE layers: their losses are means over two.
-  Scenario s = small_training(1, 1, 4, 2, 7);
-  s.model_config.num_layers = 4;
-  MoeLayerConfig& moe = s.model_config.moe_layer_config;
-  moe.moe_every_k_layers = 2;
-  moe.aux_loss_factor = 1;
-  moe.z_loss_factor = 0.1;
-  moe.importance_loss_factor = 0.5;
-  s.training_config.learning_rate = 0;
-  s.training_config.global_batch_size = 2;  // two micro-batches
-  const double h = 1e-5;
-  const auto direction = [](const std::string& name, size_t i, int64_t turn) {
-    uint64_t hash = 1;
-    for (const char c : name) hash = hash * 31 + static_cast<unsigned char>(c);
-    // The last turn moves routers alone.
-    if (turn == 2 && name.find("router") == std::string::npos) return 0.0;
-    return philox_normal(philox_key(hash, Purpose::init, 5, static_cast<uint32_t>(turn)), i);
-  };
-  TrainRunOptions options = one_sequence(s);
-  std::shared_ptr<std::map<std::string, std::vector<double>>> start;
-  options.look_after_step = [&, start](Trainer& trainer, int64_t step) mutable {
-    if (!start) {
-      start = std::make_shared<std::map<std::string, std::vector<double>>>();
-      for (const Parameter& p : trainer.parameters().all())
-        (*start)[p.name] = to_doubles(trainer, p.value);
-    }
-    // Step 2 + 2 t is at +h, step 3 + 2 t at -h along direction t.
-    for (const Parameter& p : trainer.parameters().all()) {
-      std::vector<double> moved = start->at(p.name);
-      const double sign = step % 2 == 1 ? h : -h;
-      for (size_t i = 0; i < moved.size(); ++i)
-        moved[i] += sign * direction(p.name, i, (step - 1) / 2);
-      trainer.context().device.write(p.value, moved.data(), trainer.context().streams.compute);
-    }
-    return std::vector<double>{};
-  };
-  options.look_at_row = [&](const StepRow& row) {
-    return std::vector<double>{row.loss + moe.aux_loss_factor * row.aux +
-                               moe.z_loss_factor * row.z +
-                               moe.importance_loss_factor * row.importance};
-  };
-  const TrainResult result = train_in_child(s, options);
-  REQUIRE(result.rows.size() == 7);
-  for (int64_t turn = 0; turn < 3; ++turn) {
-    double analytic = 0;
-    for (const auto& [name, values] : result.gradients)
-      for (size_t i = 0; i < values.size(); ++i) analytic += values[i] * direction(name, i, turn);
-    const auto at = static_cast<size_t>(1 + 2 * turn);
-    const double numeric = (result.rows[at] - result.rows[at + 1]) / (2 * h);
-    CAPTURE(turn, analytic, numeric);
-    CHECK(std::abs(analytic) > 1e-2);
-    CHECK(numeric == Approx(analytic).epsilon(1e-5));
-  }
 }
 
 TEST_CASE("sequence scope: one micro-batch of two sequences or two of one", "[P090]") {
