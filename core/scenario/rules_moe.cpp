@@ -67,6 +67,22 @@ std::string capacity_fault(const Scenario& s, const Problems&) {
       m.hidden_size, format_bytes(bytes), experts / k);
 }
 
+// Rows of the permuted buffer are numbered in 32 bits, as on every GPU library for sorting.
+std::string assignments_fault(const Scenario& s, const Problems&) {
+  const MoeLayerConfig& moe = s.model_config.moe_layer_config;
+  const TrainingConfig& t = s.training_config;
+  if (s.model_config.num_moe_layers() == 0) return "";
+  const int64_t a_sequence = s.model_config.sequence_length * moe.top_k;
+  constexpr int64_t kMost = (int64_t{1} << 31) - 1;
+  if (t.micro_batch_size <= kMost / a_sequence) return "";
+  return fmt::format(
+      "micro_batch_size {} x sequence_length {} x top_k {} = {:.0f} assignments of one "
+      "micro-batch, "
+      "at most {} can be numbered; legal micro_batch_size: 1 to {}",
+      t.micro_batch_size, s.model_config.sequence_length, moe.top_k,
+      double(t.micro_batch_size) * double(a_sequence), kMost, kMost / a_sequence);
+}
+
 std::string never_drops(const Scenario& s, const Problems&) {
   const MoeLayerConfig& moe = s.model_config.moe_layer_config;
   if (!moe.capacity_factor || moe.num_experts == 0) return "";
@@ -170,6 +186,11 @@ void add_moe_rules(std::vector<Rule>& rules) {
                    "capacity beyond the tokens there are stays below 64 GiB a layer",
                    false,
                    capacity_fault});
+  rules.push_back({{kTraining + "micro_batch_size", kModel + "sequence_length", k, experts,
+                    kMoe + "moe_every_k_layers", kModel + "num_layers"},
+                   "tokens of a micro-batch x top_k are below 2^31",
+                   false,
+                   assignments_fault});
   rules.push_back({{"distributed_config", kMoe + "expert_hidden_size", experts},
                    "expert_tensor_parallel_size divides the expert width of a rank",
                    false,

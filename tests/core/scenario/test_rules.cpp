@@ -154,6 +154,19 @@ TEST_CASE("memory, text, traces, workloads, ports and outputs") {
   CHECK_THAT(refusal("{}", {"output.timeline_steps=101"}), Contains("step 101 of 100 steps"));
 }
 
+TEST_CASE("assignments of a micro-batch can be numbered in 32 bits", "[P070]") {
+  const auto with = [](const char* micro_batch) {
+    return refusal(R"({"model_config": {"sequence_length": 16777216,
+                       "moe_layer_config": {"num_experts": 4, "top_k": 2}}})",
+                   {std::string("training_config.micro_batch_size=") + micro_batch,
+                    std::string("training_config.global_batch_size=") + micro_batch});
+  };
+  CHECK(with("63") == "accepted");
+  CHECK_THAT(with("64"), Contains("micro_batch_size 64 x sequence_length 16777216 x top_k 2 = "
+                                  "2147483648 assignments") &&
+                             Contains("legal micro_batch_size: 1 to 63"));
+}
+
 TEST_CASE("unknown drop policies and balancing algorithms are refused with the legal ones",
           "[P064][P112]") {
   CHECK_THAT(refusal(moe("\"drop_policy\": \"prob\"")),
