@@ -10,9 +10,11 @@
 #include "cli/scenario_arguments.h"
 #include "cli/text_table.h"
 #include "cli/verbs.h"
+#include "core/base/error.h"
 #include "core/base/units.h"
 #include "core/scenario/model_size.h"
 #include "core/topology/grid.h"
+#include "core/train/supported.h"
 
 namespace moetwin {
 namespace {
@@ -203,6 +205,11 @@ int run_check(const ScenarioArguments& arguments, const Output& output) {
   print_flop(out, s);
   out << "\nGroups\n";
   print_groups(out, grid, 4);
+  try {
+    check_supported(s);
+  } catch (const Error& refusal) {
+    warnings.push_back(std::string("`moetwin run` refuses this yet: ") + refusal.what());
+  }
   if (!warnings.empty()) out << "\nWarnings\n";
   for (const std::string& warning : warnings) out << "  " << warning << "\n";
   return 0;

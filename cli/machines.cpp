@@ -6,6 +6,7 @@
 #include "backends/sim/cluster.h"
 #include "core/base/error.h"
 #include "core/ops/isa.h"
+#include "core/scenario/rules.h"
 
 namespace moetwin {
 
@@ -34,6 +35,7 @@ ClusterProfile machine_profile(const Scenario& scenario) {
 }
 
 std::unique_ptr<Cluster> make_machine(const Scenario& scenario, const MachineOptions& options) {
+  check_backend(scenario, options.backend);
   if (options.backend != "sim")
     throw Error(ErrorClass::configuration,
                 "--backend " + options.backend + " is not in this build; legal here: sim");

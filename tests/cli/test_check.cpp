@@ -68,6 +68,16 @@ TEST_CASE("check prints what type each class of tensors has", "[P101]") {
              Contains("types: activations and weights fp32") && !Contains("master weights"));
 }
 
+TEST_CASE("check accepts layouts that only the trainer refuses, and says so") {
+  const Folder folder("check-tp");
+  const Ran ran = run({"check", folder.write("tp.json", R"({"distributed_config":
+      {"world_size": 4, "tensor_parallel_size": 2, "pipeline_parallel_size": 2}})")});
+  CHECK(ran.code == 0);
+  CHECK_THAT(ran.out, Contains("DDP 1 x TP 2 x PP 2") && Contains("{0,1} {2,3}") &&
+                          Contains("`moetwin run` refuses this yet") &&
+                          Contains("tensor_parallel_size: 2"));
+}
+
 TEST_CASE("a wrong scenario ends with exit code 2 and every error", "[P010]") {
   const Folder folder("check-errors");
   const Ran ran = run({"check", folder.write("bad.json", R"({
