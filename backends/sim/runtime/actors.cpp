@@ -48,9 +48,9 @@ struct Actors::Inside {
       helper.work->acquire();
       const Transfer transfer = std::move(helper.transfer);
       s4u::this_actor::sleep_until(transfer.start);
-      network->pass(transfer);
+      const double end = network->pass(transfer);
       idle.push_back(&helper);
-      transfer.done(std::max(transfer.start, s4u::Engine::get_clock()));
+      transfer.done(std::max(transfer.start, end));
     }
   }
 };
@@ -87,7 +87,7 @@ void Actors::run(const std::function<void(int64_t)>& body, const std::function<v
   auto* zone = s4u::create_star_zone("cluster");
   inside_->control = zone->create_host("control", 1e9);
   inside_->network = inside_->settings.fidelity == Fidelity::fluid
-                         ? make_fluid_network(inside_->machine, zone)
+                         ? make_fluid_network(inside_->machine)
                          : make_flow_network(inside_->machine, zone, inside_->control);
   zone->seal();
   inside_->failed = failed;

@@ -62,7 +62,7 @@ class Flow : public Network {
     }
   }
 
-  void pass(const Transfer& transfer) override;
+  double pass(const Transfer& transfer) override;
 
   // sendto, not mailboxes: it needs no actor on either side. Its cost in SimGrid 3.32 grows with
   // the number of flows alive, which most_flow_members() keeps small.
@@ -105,7 +105,7 @@ class Run : public FlowRun {
   std::vector<s4u::ActorPtr> actors_;
 };
 
-void Flow::pass(const Transfer& transfer) {
+double Flow::pass(const Transfer& transfer) {
   const CollectiveShape& shape = *transfer.shape;
   const Plan& plan = *transfer.plan;
   const double begin = s4u::Engine::get_clock();
@@ -145,6 +145,7 @@ void Flow::pass(const Transfer& transfer) {
   run.join();
   const double rest = begin + plan.local.value - s4u::Engine::get_clock();
   if (rest > 0) s4u::this_actor::sleep_for(rest);
+  return s4u::Engine::get_clock();
 }
 
 }  // namespace

@@ -2,60 +2,63 @@
 #include <simgrid/s4u.hpp>
 
 #include "backends/sim/runtime/network.h"
+#include "backends/sim/runtime/port_sharing.h"
 
 namespace moetwin {
 namespace {
 
 namespace s4u = simgrid::s4u;
-constexpr size_t kMostPorts = 32;
 
-// A port is a SimGrid host whose speed is the port's bandwidth, and bytes are work on it: fair
-// sharing of one resource, at a third of the cost of a network flow over one link.
+// Latency, then the bytes of every port. The helper sleeps until its bytes would be through if
+// nothing else came; where something did, it sleeps again. (SimGrid's own resources share alike,
+// as the flow network shows, but cost twenty times as much and round to its precision of 1e-9 s.)
 class Fluid : public Network {
  public:
-  Fluid(const Machine& machine, s4u::NetZone* zone) : machine_(machine) {
-    for (int64_t p = 0; p < machine.ports(); ++p)
-      ports_.push_back(zone->create_host(machine.port_name(p), machine.bandwidth(p).value));
-  }
+  explicit Fluid(const Machine& machine) : sharing_(rates(machine)) {}
 
-  void pass(const Transfer& transfer) override {
+  double pass(const Transfer& transfer) override {
     const Plan& plan = *transfer.plan;
-    if (plan.latency.value > 0) s4u::this_actor::sleep_for(plan.latency.value);
-    std::vector<PortBytes> slowest = plan.ports;
-    if (slowest.size() > kMostPorts) keep_slowest(slowest);
-    std::vector<s4u::ExecPtr> parts;
-    parts.reserve(slowest.size());
-    const double begin = s4u::Engine::get_clock();
-    for (const PortBytes& p : slowest)
-      parts.push_back(s4u::Exec::init()
-                          ->set_flops_amount(p.bytes)
-                          ->set_host(ports_[static_cast<size_t>(p.port)])
-                          ->start());
-    for (const s4u::ExecPtr& part : parts) part->wait();
-    const double rest = begin + plan.local.value - s4u::Engine::get_clock();
-    if (rest > 0) s4u::this_actor::sleep_for(rest);
+    double now = transfer.start + plan.latency.value;
+    sleep_until(now);
+    std::vector<PortSharing::Amount> amounts(plan.ports.size());
+    for (size_t i = 0; i < amounts.size(); ++i) {
+      amounts[i].left = plan.ports[i].bytes;
+      sharing_.enter(plan.ports[i].port, now, amounts[i]);
+    }
+    const double local = now + plan.local.value;
+    for (;;) {
+      double end = local;
+      for (size_t i = 0; i < amounts.size(); ++i)
+        end = std::max(end, amounts[i].through >= 0
+                                ? amounts[i].through
+                                : sharing_.through(plan.ports[i].port, now, amounts[i]));
+      if (end <= now + kRounding * end) {
+        for (size_t i = 0; i < amounts.size(); ++i)
+          if (amounts[i].through < 0) sharing_.take_out(plan.ports[i].port, amounts[i]);
+        return end;
+      }
+      sleep_until(end);
+      now = end;
+    }
   }
 
  private:
-  void keep_slowest(std::vector<PortBytes>& ports) const {
-    const auto seconds = [this](const PortBytes& p) {
-      return p.bytes / machine_.bandwidth(p.port).value;
-    };
-    // Equal ports keep their order, so that the choice is the same on every machine.
-    std::stable_sort(ports.begin(), ports.end(), [&](const PortBytes& a, const PortBytes& b) {
-      return seconds(a) > seconds(b);
-    });
-    ports.resize(kMostPorts);
+  static constexpr double kRounding = 1e-15;
+  static std::vector<double> rates(const Machine& machine) {
+    std::vector<double> rates;
+    for (int64_t p = 0; p < machine.ports(); ++p) rates.push_back(machine.bandwidth(p).value);
+    return rates;
   }
-
-  const Machine& machine_;
-  std::vector<s4u::Host*> ports_;
+  static void sleep_until(double time) {
+    if (time > s4u::Engine::get_clock()) s4u::this_actor::sleep_until(time);
+  }
+  PortSharing sharing_;
 };
 
 }  // namespace
 
-std::unique_ptr<Network> make_fluid_network(const Machine& machine, s4u::NetZone* zone) {
-  return std::make_unique<Fluid>(machine, zone);
+std::unique_ptr<Network> make_fluid_network(const Machine& machine) {
+  return std::make_unique<Fluid>(machine);
 }
 
 }  // namespace moetwin

@@ -1,5 +1,5 @@
 #pragma once
-// How a collective's bytes pass the machine's ports. Both networks live on SimGrid resources.
+// How a collective's bytes pass the machine's ports. Both networks live in SimGrid's time.
 
 #include <memory>
 
@@ -15,13 +15,12 @@ namespace moetwin {
 class Network {
  public:
   virtual ~Network() = default;
-  /// Called on a helper at the transfer's start; returns at its end.
-  virtual void pass(const Transfer& transfer) = 0;
+  /// Called on a helper at the transfer's start; returns at its end, which it tells.
+  virtual double pass(const Transfer& transfer) = 0;
 };
 
-/// Latency, then the bytes of every port, shared fairly with all that uses the port at the time. A
-/// collective with many ports is represented by the 32 that take longest.
-std::unique_ptr<Network> make_fluid_network(const Machine& machine, simgrid::s4u::NetZone* zone);
+/// Latency, then the bytes of every port, shared fairly with all that uses the port at the time.
+std::unique_ptr<Network> make_fluid_network(const Machine& machine);
 /// Every step's transfers as flows over the links of their route.
 std::unique_ptr<Network> make_flow_network(const Machine& machine, simgrid::s4u::NetZone* zone,
                                            simgrid::s4u::Host* control);
