@@ -21,31 +21,35 @@ MOETWIN_BOTH inline double portable_log(double x) {
   return exponent * 0.6931471805599453 + 2.0 * s * series;
 }
 
-MOETWIN_BOTH inline double philox_normal(const PhiloxKey& key, uint64_t index) {
-  // Inverse normal by Acklam's rational approximation (relative error 1.15e-9), which is far below
-  // one float ulp of spread.
-  const double p = (static_cast<double>(philox_word(key, index)) + 0.5) * (1.0 / 4294967296.0);
-  const double low = 0.02425;
-  const bool tail = p < low || p > 1 - low;
-  if (!tail) {
-    const double q = p - 0.5, r = q * q;
-    const double num =
-        ((((-3.969683028665376e+01 * r + 2.209460984245205e+02) * r - 2.759285104469687e+02) * r +
-          1.383577518672690e+02) *
-             r -
-         3.066479806614716e+01) *
-            r +
-        2.506628277459239e+00;
-    const double den =
-        ((((-5.447609879822406e+01 * r + 1.615858368580409e+02) * r - 1.556989798598866e+02) * r +
-          6.680131188771972e+01) *
-             r -
-         1.328068155288572e+01) *
-            r +
-        1.0;
-    return num * q / den;
-  }
-  const double q = std::sqrt(-2.0 * portable_log(p < low ? p : 1.0 - p));
+// Inverse normal by Acklam's rational approximation (relative error 1.15e-9), which is far below
+// one float ulp of spread: a centre and two tails.
+MOETWIN_BOTH inline double normal_probability(uint32_t word) {
+  return (static_cast<double>(word) + 0.5) * (1.0 / 4294967296.0);
+}
+
+MOETWIN_BOTH inline bool normal_is_tail(double p) { return p < 0.02425 || p > 1 - 0.02425; }
+
+MOETWIN_BOTH inline double normal_centre(double p) {
+  const double q = p - 0.5, r = q * q;
+  const double num =
+      ((((-3.969683028665376e+01 * r + 2.209460984245205e+02) * r - 2.759285104469687e+02) * r +
+        1.383577518672690e+02) *
+           r -
+       3.066479806614716e+01) *
+          r +
+      2.506628277459239e+00;
+  const double den =
+      ((((-5.447609879822406e+01 * r + 1.615858368580409e+02) * r - 1.556989798598866e+02) * r +
+        6.680131188771972e+01) *
+           r -
+       1.328068155288572e+01) *
+          r +
+      1.0;
+  return num * q / den;
+}
+
+MOETWIN_BOTH inline double normal_tail(double p) {
+  const double q = std::sqrt(-2.0 * portable_log(p < 0.5 ? p : 1.0 - p));
   const double num =
       ((((-7.784894002430293e-03 * q - 3.223964580411365e-01) * q - 2.400758277161838e+00) * q -
         2.549732539343734e+00) *
@@ -58,7 +62,12 @@ MOETWIN_BOTH inline double philox_normal(const PhiloxKey& key, uint64_t index) {
        3.754408661907416e+00) *
           q +
       1.0;
-  return p < low ? num / den : -num / den;
+  return p < 0.5 ? num / den : -num / den;
+}
+
+MOETWIN_BOTH inline double philox_normal(const PhiloxKey& key, uint64_t index) {
+  const double p = normal_probability(philox_word(key, index));
+  return normal_is_tail(p) ? normal_tail(p) : normal_centre(p);
 }
 
 MOETWIN_BOTH inline double philox_gumbel(const PhiloxKey& key, uint64_t index) {

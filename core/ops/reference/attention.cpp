@@ -7,7 +7,7 @@ namespace moetwin::reference {
 namespace ei = Eigen::internal;
 namespace {
 
-constexpr int64_t kQueries = 128;  ///< rows of the score matrix kept at a time
+constexpr int64_t kQueries = 64;  ///< rows of the score matrix kept at a time
 
 /// Where a head's rows are inside the packed projections.
 struct Heads {

@@ -1,6 +1,6 @@
 #include "core/ops/reference/product.h"
 
-#include <bit>
+#include <cstring>
 #include <utility>
 
 namespace moetwin::reference {
@@ -14,69 +14,83 @@ inline constexpr int kRows = sizeof(C) * kLanes<C> == 64   ? 14
 template <class C>
 inline constexpr int kWidth = 2 * kLanes<C>;
 
-struct Bf16 {
-  uint16_t bits;
-  operator float() const { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
-};
-using F16 = Eigen::half;
-
-/// panel[l * rows + r] = a[r, l]
-template <class C, class S>
-void pack_rows(const Matrix& a, int64_t row, int64_t rows, int64_t l0, int64_t k, C* panel) {
-  const S* p = static_cast<const S*>(a.data) + row * a.row + l0 * a.col;
-  if (a.row == 1) {
-    for (int64_t l = 0; l < k; ++l)
-      for (int64_t r = 0; r < rows; ++r)
-        panel[l * rows + r] = static_cast<C>(static_cast<float>(p[l * a.col + r]));
-    return;
-  }
-  for (int64_t r = 0; r < rows; ++r)
-    for (int64_t l = 0; l < k; ++l)
-      panel[l * rows + r] = static_cast<C>(static_cast<float>(p[r * a.row + l * a.col]));
-}
+/// Elements a panel may be written beyond its end: whole packets are stored.
 template <class C>
-void pack_rows_plain(const Matrix& a, int64_t row, int64_t rows, int64_t l0, int64_t k, C* panel) {
-  const C* p = static_cast<const C*>(a.data) + row * a.row + l0 * a.col;
-  if (a.row == 1) {
-    for (int64_t l = 0; l < k; ++l)
-      for (int64_t r = 0; r < rows; ++r) panel[l * rows + r] = p[l * a.col + r];
-    return;
+inline constexpr int64_t kSlack = 2 * kLanes<C>;
+
+/// out[l * stride + r] = in[r * width + l] for r < rows <= 2 lanes, r >= rows zero up to whole
+/// packets; those fall into place l + 1, which is written later.
+template <class C>
+void transpose(const C* in, int64_t width, int64_t rows, int64_t k, C* out, int64_t stride) {
+  constexpr int lanes = kLanes<C>;
+  const int blocks = rows > lanes ? 2 : 1;
+  int64_t l = 0;
+  for (; l + lanes <= k; l += lanes) {
+    Eigen::internal::PacketBlock<Packet<C>, lanes> block[2];
+    for (int b = 0; b < blocks; ++b) {
+#pragma GCC unroll 16
+      for (int i = 0; i < lanes; ++i)
+        block[b].packet[i] =
+            b * lanes + i < rows ? load<C>(in + (b * lanes + i) * width + l) : set1<C>(0);
+      Eigen::internal::ptranspose(block[b]);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < lanes; ++i) {
+      store<C>(out + (l + i) * stride, block[0].packet[i]);
+      if (blocks == 2) store<C>(out + (l + i) * stride + lanes, block[1].packet[i]);
+    }
   }
-  for (int64_t r = 0; r < rows; ++r)
-    for (int64_t l = 0; l < k; ++l) panel[l * rows + r] = p[r * a.row + l * a.col];
+  for (; l < k; ++l)
+    for (int64_t r = 0; r < rows; ++r) out[l * stride + r] = in[r * width + l];
 }
 
-/// strip[l * kWidth + j] = b[l, j], columns beyond `cols` zero.
-template <class C, class S>
-void pack_strip(const S* p, const Matrix& b, int64_t k, int64_t cols, C* strip) {
-  constexpr int64_t w = kWidth<C>;
-  const auto value = [](const S& s) {
-    if constexpr (std::is_same_v<S, C>)
-      return s;
-    else
-      return static_cast<C>(static_cast<float>(s));
-  };
-  if (cols < w) std::fill(strip, strip + k * w, C(0));
-  if (b.col == 1 && cols == w) {
-    for (int64_t l = 0; l < k; ++l)
-      for (int64_t j = 0; j < w; ++j) strip[l * w + j] = value(p[l * b.row + j]);
+/// panel[l * rows + r] = a[row + r, l0 + l].
+template <class C>
+void pack_panel(const Matrix& a, int64_t row, int64_t rows, int64_t l0, int64_t k, C* panel) {
+  const TensorView view{const_cast<void*>(a.data), {}, a.dtype};
+  if (a.row == 1) {
+    for (int64_t l = 0; l < k; ++l) {
+      const int64_t at = row + (l0 + l) * a.col;
+      if (is_plain<C>(view) && rows == kRows<C>)
+        std::memcpy(panel + l * kRows<C>, view.as<const C>() + at, kRows<C> * sizeof(C));
+      else
+        read<C>(view, at, rows, panel + l * rows);
+    }
     return;
   }
-  for (int64_t j = 0; j < cols; ++j)
-    for (int64_t l = 0; l < k; ++l) strip[l * w + j] = value(p[l * b.row + j * b.col]);
+  const int64_t first = row * a.row + l0;
+  if (is_plain<C>(view))
+    return transpose<C>(view.as<const C>() + first, a.row, rows, k, panel, rows);
+  alignas(64) C wide[kRows<C> * kRun];
+  for (int64_t r = 0; r < rows; ++r) read<C>(view, first + r * a.row, k, wide + r * kRun);
+  transpose<C>(wide, kRun, rows, k, panel, rows);
 }
+
+/// Strips of kWidth columns: packed[j * k + l * kWidth + i] = b[l0 + l, col + j + i], columns
+/// beyond `cols` zero.
 template <class C>
 void pack_columns(const Matrix& b, int64_t l0, int64_t k, int64_t col, int64_t cols, C* packed) {
-  for (int64_t j = 0; j < cols; j += kWidth<C>) {
-    const int64_t at = l0 * b.row + (col + j) * b.col,
-                  used = std::min<int64_t>(kWidth<C>, cols - j);
+  constexpr int64_t w = kWidth<C>;
+  const TensorView view{const_cast<void*>(b.data), {}, b.dtype};
+  for (int64_t j = 0; j < cols; j += w) {
+    const int64_t first = l0 * b.row + (col + j) * b.col, used = std::min<int64_t>(w, cols - j);
     C* strip = packed + j * k;
-    if (b.dtype == DType::bf16)
-      pack_strip<C>(static_cast<const Bf16*>(b.data) + at, b, k, used, strip);
-    else if (b.dtype == DType::f16)
-      pack_strip<C>(static_cast<const F16*>(b.data) + at, b, k, used, strip);
-    else
-      pack_strip<C>(static_cast<const C*>(b.data) + at, b, k, used, strip);
+    if (used < w) std::fill(strip, strip + k * w, C(0));
+    if (b.col == 1) {
+      for (int64_t l = 0; l < k; ++l) {
+        const int64_t at = first + l * b.row;
+        if (is_plain<C>(view) && used == w)
+          std::memcpy(strip + l * w, view.as<const C>() + at, static_cast<size_t>(w) * sizeof(C));
+        else
+          read<C>(view, at, used, strip + l * w);
+      }
+    } else if (is_plain<C>(view)) {
+      transpose<C>(view.as<const C>() + first, b.col, used, k, strip, w);
+    } else {
+      alignas(64) C wide[w * kRun];
+      for (int64_t i = 0; i < used; ++i) read<C>(view, first + i * b.col, k, wide + i * kRun);
+      transpose<C>(wide, kRun, used, k, strip, w);
+    }
   }
 }
 
@@ -138,16 +152,6 @@ void panel_product(int64_t rows, int64_t cols, int64_t k, const C* panel, const 
   }
 }
 
-template <class C>
-void pack_panel(const Matrix& a, int64_t row, int64_t rows, int64_t l0, int64_t k, C* panel) {
-  if (a.dtype == DType::bf16)
-    pack_rows<C, Bf16>(a, row, rows, l0, k, panel);
-  else if (a.dtype == DType::f16)
-    pack_rows<C, F16>(a, row, rows, l0, k, panel);
-  else
-    pack_rows_plain<C>(a, row, rows, l0, k, panel);
-}
-
 }  // namespace
 
 template <class C>
@@ -159,7 +163,7 @@ void product(int64_t m, int64_t n, int64_t k, const Matrix& a, const Matrix& b, 
   if (m == 0 || n == 0 || k == 0) return;
   const int64_t columns = std::min(kColumns, (n + kWidth<C> - 1) / kWidth<C> * kWidth<C>);
   const Scratch<C> packed(columns * std::min(k, kRun));
-  alignas(64) C panel[kRows<C> * kRun];
+  alignas(64) C panel[kRows<C> * kRun + kSlack<C>];
   for (int64_t j = 0; j < n; j += kColumns) {
     const int64_t cols = std::min(kColumns, n - j);
     for (int64_t l = 0; l < k; l += kRun) {

@@ -1,5 +1,5 @@
-#include "core/base/philox.h"
 #include "core/ops/reference/block.h"
+#include "core/ops/reference/draws.h"
 #include "core/ops/reference/table.h"
 #include "core/ops/router.h"
 
@@ -11,9 +11,9 @@ template <class C>
 void multiply(const RouterInputAttr& a, int64_t h, int64_t first, int64_t n, C* x) {
   if (a.jitter == 0) return;
   const C low = static_cast<C>(1 - a.jitter), range = static_cast<C>(2 * a.jitter);
-  for (int64_t i = 0; i < n; ++i)
-    x[i] *= low + range * static_cast<C>(philox_uniform(
-                              a.key, static_cast<uint64_t>(a.first_token * h + first + i)));
+  alignas(64) float draws[kBlock];
+  draw_uniform(a.key, static_cast<uint64_t>(a.first_token * h + first), n, draws);
+  for (int64_t i = 0; i < n; ++i) x[i] *= low + range * static_cast<C>(draws[i]);
 }
 
 }  // namespace
