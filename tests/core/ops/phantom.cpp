@@ -91,7 +91,7 @@ std::vector<OpCall> sample_calls(DType d) {
       router_input(x({t, h}), r({t, h}), {}),
       router_input_backward(r({t, h}), x({t, h}), {}),
       router_select(r({t, e}), r({e}), r({t, e}), r({t, k}), i32({t, k}), i64({e + 1}), select),
-      router_losses(r({t, e}), r({t, e}), i32({t, k}), {}, r({4}), loss),
+      router_losses(r({t, e}), r({t, e}), i32({t, k}), {}, r({4 + e}), loss),
       router_backward(r({t, e}), r({t, e}), i32({t, k}), r({t, k}), r({t, k}), {}, r({t, e}), loss),
       router_scripted(i64({e}), r({t, e}), r({t, k}), i32({t, k}), i64({e + 1}), {k}),
       accumulate_counts(i64({e + 1}), i64({e + 1})),
