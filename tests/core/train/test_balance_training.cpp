@@ -87,6 +87,22 @@ TEST_CASE("sequence scope: one micro-batch of two sequences or two of one", "[P0
   CHECK(norm(one_of_two.gradients.at(kRouter)) > 1e-3);
 }
 
+TEST_CASE("global_batch scope: the same ranks' tokens, the same loss, wherever experts are") {
+  // Counts are of all ranks' tokens so far, so layouts of four ranks agree with each other.
+  Scenario s = small_training(4, 1, 4, 2, 3);
+  s.model_config.moe_layer_config.aux_loss_scope = "global_batch";
+  s.model_config.moe_layer_config.aux_loss_factor = 1;
+  s.training_config.global_batch_size = 8;
+  const TrainResult expected = train_in_child(s);
+  for (const int64_t ep : {2, 4}) {
+    s.distributed_config.expert_parallel_size = ep;
+    s.distributed_config.data_parallel_size = 4 / ep;
+    const TrainResult result = train_in_child(s);
+    CHECK(distance(result.gradients, expected.gradients).value <= 1e-9);
+    CHECK(distance(result.parameters, expected.parameters).value <= 1e-9);
+  }
+}
+
 TEST_CASE("four equal micro-batches have the balance gradient of one", "[P091]") {
   for (const char* scope : {"micro_batch", "sequence", "global_batch"}) {
     CAPTURE(scope);
