@@ -78,6 +78,9 @@ void apply_gpus(RunArguments& a) {
   auto& set = a.scenario.overrides;
   set.push_back("distributed_config.world_size=" + std::to_string(a.gpus));
   set.push_back("distributed_config.data_parallel_size=" + std::to_string(a.gpus / copy));
+  // A batch that the command line names is meant as it stands.
+  for (const std::string& override_ : set)
+    if (override_.rfind("training_config.global_batch_size=", 0) == 0) return;
   const int64_t batch = original.training_config.global_batch_size;
   if (batch * a.gpus % d.world_size != 0)
     throw Error(ErrorClass::configuration,
