@@ -178,6 +178,31 @@ TEST_CASE("the router's backward against central differences", "[router][gradien
   });
 }
 
+TEST_CASE("normalising by p below 1: a chosen score of zero brings no NaN", "[router]") {
+  on_each([](Machine& machine) {
+    // sigmoid(-200) is 0 in fp32: the second choice has weight 0 and, in the limit, no gradient.
+    const int64_t experts = 3;
+    const DType d = DType::f32;
+    SelectAttr s;
+    s.score = Score::sigmoid;
+    s.top_k = 2;
+    s.p_norm = 0.5;
+    const Tensor logits = machine.put({1, experts}, d, {1, -200, -300}),
+                 probs = machine.empty({1, experts}, d), weights = machine.empty({1, 2}, d),
+                 ids = machine.empty({1, 2}, DType::i32),
+                 counts = machine.empty({experts + 1}, DType::i64),
+                 dl = machine.empty({1, experts}, d);
+    machine.launch(router_select(logits, {}, probs, weights, ids, counts, s));
+    RouterLossAttr a = attr_of(2);
+    a.score = Score::sigmoid;
+    a.p_norm = 0.5;
+    machine.launch(
+        router_backward(logits, probs, ids, weights, machine.put({1, 2}, d, {2, 3}), {}, dl, a));
+    CHECK(machine.get(weights) == std::vector<double>{1, 0});
+    for (double g : machine.get(dl)) CHECK(g == Approx(0).margin(1e-6));
+  });
+}
+
 TEST_CASE("k = 1: the task reaches the router through raw scores, never normalised ones",
           "[router][P054]") {
   on_each([](Machine& machine) {

@@ -1,3 +1,5 @@
+#include <limits>
+
 #include "core/ops/reference/block.h"
 #include "core/ops/reference/router_weights.h"
 #include "core/ops/reference/table.h"
@@ -124,8 +126,12 @@ void from_weights(const RouterLossAttr& a, const C* p, const int32_t* ids, const
   for (int64_t j = 0; j < k; ++j) {
     if (ids[j] < 0) continue;
     const C u = chosen[j] / norm;
+    // Below p = 1 the power of a score that is too small to be told from 0 has no bound, but the
+    // score's own derivative by its logit goes to 0 faster.
+    const bool lost = a.p_norm < 1 && !(u > std::numeric_limits<C>::min());
     const C power = a.p_norm == 1   ? C(1)
                     : a.p_norm == 2 ? u
+                    : lost          ? C(0)
                                     : static_cast<C>(std::pow(u, static_cast<C>(a.p_norm - 1)));
     d[ids[j]] += scale / norm * (d_weights[j] - along * power);
   }
