@@ -8,6 +8,7 @@
 #include "backends/sim/runtime/sim_backend.h"
 #include "backends/sim/runtime/simulation.h"
 #include "core/base/error.h"
+#include "core/device/checked.h"
 
 namespace moetwin {
 namespace {
@@ -43,6 +44,7 @@ class SimCluster : public Cluster {
           fmt::format("cluster.profile \"{}\" has at most {} nodes of {} GPUs: {} GPUs, but "
                       "distributed_config.world_size is {}",
                       p.name, p.max_nodes, p.gpus_per_node, p.max_nodes * p.gpus_per_node, world));
+    if (scenario.output.check_access && !options_.wrap) options_.wrap = checked;
     settings_.numerics = scenario.training_config.numerics == "full";
     settings_.memory_report = scenario.memory.on_exceed == "report";
     settings_.compute_dtype = parse_dtype(scenario.training_config.dtype);

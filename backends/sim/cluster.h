@@ -20,7 +20,8 @@ struct SimOptions {
   /// Reference arithmetic of an op, null where there is none: reference_of of core/ops/isa.h with
   /// the instruction set to use.
   std::function<Reference(const Op&)> references;
-  /// Where given, the program gets what this makes of each rank's backend (the access check).
+  /// Where given, the program gets what this makes of each rank's backend; null: the access check
+  /// where output.check_access asks for it, else the backend itself.
   std::function<std::unique_ptr<Backend>(Backend&)> wrap;
   /// SimGrid's contexts/factory; empty: its default. Others are slower; tests use "thread".
   std::string context_factory;
