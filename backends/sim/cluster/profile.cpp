@@ -42,6 +42,15 @@ GpuProfile read_gpu(Figures& in) {
   for (DType d : {DType::f32, DType::bf16, DType::f16, DType::f64})
     gpu.matmul_peak[static_cast<size_t>(d)] = FlopPerSecond(
         in.figure(std::string("gpu.matmul_flop_per_second.") + dtype_name(d), Rule::positive));
+  const std::string tf32 = "gpu.matmul_flop_per_second.tf32";
+  const double tf32_peak = in.figure_or(tf32, Rule::positive, 0);
+  const std::string products = in.text_or("gpu.fp32_products", "fp32");
+  if (products == "tf32" && tf32_peak > 0)
+    gpu.matmul_peak[static_cast<size_t>(DType::f32)] = FlopPerSecond(tf32_peak);
+  else if (products != "fp32")
+    in.fault("gpu.fp32_products",
+             products == "tf32" ? "tf32 needs " + tf32
+                                : fmt::format("\"{}\" is not known; legal: fp32, tf32", products));
   gpu.vector_peak = FlopPerSecond(in.figure("gpu.vector_flop_per_second.fp32", Rule::positive));
   gpu.vector_peak_fp64 =
       FlopPerSecond(in.figure("gpu.vector_flop_per_second.fp64", Rule::positive));
@@ -104,6 +113,8 @@ ClusterProfile parse_cluster_profile(const std::string& text, const std::string&
   for (DType d : {DType::f32, DType::bf16, DType::f16, DType::f64}) {
     const std::string key = std::string("gpu.matmul_flop_per_second.") + dtype_name(d);
     profile.sources[key] = in.source(key);
+    if (d == DType::f32 && in.text_or("gpu.fp32_products", "fp32") == "tf32")
+      profile.sources[key] = in.source("gpu.matmul_flop_per_second.tf32");
   }
   return profile;
 }

@@ -21,7 +21,8 @@ struct GpuProfile {
   std::string name;
   Bytes memory;  ///< usable by the program, after the driver's own
   BytesPerSecond memory_bandwidth;
-  /// Dense peaks by DType (fp32, bf16, fp16, fp64) of matrix products; zero: not known.
+  /// Dense peaks by DType (fp32, bf16, fp16, fp64) of matrix products. `gpu.fp32_products: "tf32"`
+  /// takes the TF32 peak for fp32.
   std::array<FlopPerSecond, 6> matmul_peak{};
   FlopPerSecond vector_peak, vector_peak_fp64;  ///< of everything else
   /// Share of the peaks that kernels of each kind reach, by KernelKind.

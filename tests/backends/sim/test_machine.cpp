@@ -47,6 +47,17 @@ TEST_CASE("every shipped profile reads, with a source for its peaks") {
   const ClusterProfile a100 = read_cluster_profile("dgx-a100-80g", {TEST_CLUSTERS});
   CHECK(a100.gpu.matmul_peak[static_cast<size_t>(DType::bf16)].value == 312e12);
   CHECK(a100.gpu.matmul_peak[static_cast<size_t>(DType::f32)].value == 19.5e12);
+  std::ifstream file(std::string(TEST_CLUSTERS) + "/dgx-a100-80g.json");
+  std::ostringstream text;
+  text << file.rdbuf();
+  const ClusterProfile tf32 = parse_cluster_profile(
+      replaced(text.str(), "\"fp32_products\": \"fp32\"", "\"fp32_products\": \"tf32\""), "m.json");
+  CHECK(tf32.gpu.matmul_peak[static_cast<size_t>(DType::f32)].value == 156e12);
+  CHECK_THAT(tf32.sources.at("gpu.matmul_flop_per_second.fp32"), Contains("TF32"));
+  CHECK_THROWS_WITH(parse_cluster_profile(replaced(text.str(), "\"fp32_products\": \"fp32\"",
+                                                   "\"fp32_products\": \"fp8\""),
+                                          "m.json"),
+                    Contains("gpu.fp32_products: \"fp8\" is not known; legal: fp32, tf32"));
   CHECK(read_cluster_profile("dgx-h100", {TEST_CLUSTERS})
             .gpu.matmul_peak[static_cast<size_t>(DType::bf16)]
             .value == 989.4e12);
