@@ -51,13 +51,13 @@ class Layering(Planted):
                      "analysis/p.h", "tests/support/s.h"]:
             self.plant(name, "")
         self.plant("core/base/a.h", '#pragma once\n#include "core/device/d.h"\n')
-        self.plant("core/moe/r.h", '#  include "core/nn/n.h"\n')
+        self.plant("core/nn/r.h", '#  include "core/moe/m.h"\n')
         self.plant("core/train/t.h", '#include "backends/cuda/c.h"\n')
         self.plant("backends/sim/s.h", '#include "backends/cuda/c.h"\n#include "analysis/p.h"\n')
         self.plant("cli/m.cpp", '#include "tests/support/s.h"\n')
         self.expect(layering,
                     "core/base/a.h:2: core/base must not include core/device",
-                    "core/moe/r.h:1: core/moe must not include core/nn",
+                    "core/nn/r.h:1: core/nn must not include core/moe",
                     "core/train must not include backends/cuda",
                     "backends/sim must not include backends/cuda",
                     "backends/sim must not include analysis",
