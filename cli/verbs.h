@@ -10,5 +10,8 @@ void add_check(CLI::App& app, Action& action);
 void add_topology(CLI::App& app, Action& action);
 void add_import(CLI::App& app, Action& action);
 void add_schema(CLI::App& app, Action& action);
+void add_diagnose(CLI::App& app, Action& action);
+void add_compare(CLI::App& app, Action& action);
+void add_report(CLI::App& app, Action& action);
 
 }  // namespace moetwin
