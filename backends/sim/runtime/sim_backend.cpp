@@ -254,7 +254,11 @@ Event SimBackend::record(Stream stream) {
   }
   const int64_t id = first_event_ + static_cast<int64_t>(events_.size());
   events_.emplace_back();
-  if (!q.also.empty()) chain(stream.id, simulation_.tasks().add(next_key(), {}, nullptr));
+  if (!q.also.empty()) {  // one task to stand for all that the event comes after
+    const TaskGraph::Handle all = simulation_.tasks().open(next_key());
+    chain(stream.id, all);
+    simulation_.tasks().close(all, nullptr);
+  }
   events_.back().task = q.last;
   if (q.pending.empty()) {
     events_.back().time = q.end;

@@ -2,6 +2,8 @@
 
 #include <malloc.h>
 
+#include <limits>
+
 #include "backends/sim/runtime/sim_backend.h"
 #include "core/base/error.h"
 
@@ -21,9 +23,9 @@ Simulation::~Simulation() = default;
 
 void Simulation::run(const std::function<void(Backend&)>& program) {
   if (settings_.numerics) {
-    // Large buffers are made and freed all the time: keep their pages instead of giving them back.
-    mallopt(M_MMAP_THRESHOLD, 1 << 30);
-    mallopt(M_TRIM_THRESHOLD, 1 << 30);
+    // Large buffers are made and freed all the time: take them from the heap and keep its pages.
+    mallopt(M_MMAP_MAX, 0);
+    mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
   }
   tasks_ = std::make_unique<TaskGraph>(settings_.numerics ? std::max(1, options_.threads) : 0);
   const auto body = [&](int64_t rank) {

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "core/base/error.h"
+
 namespace moetwin {
 
 namespace {
@@ -59,14 +61,6 @@ void TaskGraph::close(const Handle& task, std::function<void()> work) {
   task->work = std::move(work);
   if (--task->missing == 0) make_ready(task);
   if (!pooled()) drain(lock);
-}
-
-TaskGraph::Handle TaskGraph::add(TaskKey key, const std::vector<Handle>& after,
-                                 std::function<void()> work) {
-  Handle task = open(key);
-  for (const Handle& a : after) depend(task, a);
-  close(task, std::move(work));
-  return task;
 }
 
 void TaskGraph::make_ready(Handle task) {
@@ -138,6 +132,7 @@ void TaskGraph::worker() {
 void TaskGraph::join(const Handle& task) {
   if (!task) return;
   std::unique_lock lock(mutex_);
+  if (!pooled()) require(task->done, "work that is joined has run");
   progress_.wait(lock, [&] { return task->done || stopping_; });
   if (task->error) std::rethrow_exception(task->error);
 }

@@ -26,22 +26,22 @@ class TaskGraph {
   class Task;
   using Handle = std::shared_ptr<Task>;
 
-  /// `threads` 0: a task runs inside add() or close(), as soon as all before it have.
+  /// `threads` 0: a task runs inside close(), its own or that of the last one before it.
   explicit TaskGraph(int threads);
   ~TaskGraph();
   TaskGraph(const TaskGraph&) = delete;
   TaskGraph& operator=(const TaskGraph&) = delete;
 
   bool pooled() const { return !threads_.empty(); }
-  /// A task that runs after all of `after` (null handles are allowed). Where one of them failed it
-  /// does not run and fails with the same error.
-  Handle add(TaskKey key, const std::vector<Handle>& after, std::function<void()> work);
-  /// The same in pieces: it cannot run before close().
+  /// A new task; it cannot run before close().
   Handle open(TaskKey key);
+  /// Makes an open task run after another (null: none). Where that fails, this one does not run and
+  /// fails with the same error.
   void depend(const Handle& task, const Handle& after);
   void close(const Handle& task, std::function<void()> work);
 
-  /// Waits for the task and throws its error. Null returns at once.
+  /// Waits for the task and throws its error. Null returns at once. Without threads a task that has
+  /// not run is an Error(internal): nobody would run it.
   void join(const Handle& task);
   bool done(const Handle& task);
   /// Waits for everything that can run, and throws the error with the lowest key, if any.

@@ -45,7 +45,7 @@ struct Case {
   std::vector<double> numbers(const std::function<double(Backend&)>& program) const;
 };
 
-/// A tensor on its own allocator-like memory for programs that only need bytes.
+/// The tensor's values, after the work on the stream.
 std::vector<float> values_of(Backend& device, const Tensor& tensor, Stream stream);
 
 Group all_ranks(const Backend& device);

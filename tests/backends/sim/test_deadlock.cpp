@@ -68,7 +68,7 @@ TEST_CASE("two communicators in crossed order wait in a circle that is named", "
   CHECK_THAT(text, Contains("rank 0 -> rank 1 -> rank 0"));
 }
 
-TEST_CASE("a rank that ends without its collective is named") {
+TEST_CASE("a rank that ends without its collective is named", "[P217]") {
   const std::string text = deadlock(phantom(3), [](Backend& d) {
     const Stream s = d.stream("comm");
     const auto world = d.communicator(all_ranks(d), "world");

@@ -165,6 +165,20 @@ TEST_CASE("fluid and flow agree on every collective when alone") {
   }
 }
 
+TEST_CASE("a skewed exchange is slower than an even one of as many bytes", "[P206]") {
+  double last = 0;
+  // Rank 0 gets 1, 2 and 4 times the mean of the others' rows: 8 * 7 * 100 rows in all.
+  for (const int64_t hot : {100, 200, 400}) {
+    const int64_t cold = (700 - hot) / 6;
+    const double end = once(phantom(8, ideal()), all_to_all([=](int64_t i, int64_t j) {
+                              return i == j ? 0 : j == 0 ? hot : i == 0 ? 100 : cold;
+                            }));
+    CHECK(end == exactly(7 * static_cast<double>(hot) * 4000 / 10e9));
+    CHECK(end > last);
+    last = end;
+  }
+}
+
 TEST_CASE("two collectives on one port share it") {
   // Ranks 0 -> 1 and 0 -> 2 send 1 GB each from the same 10 GB/s port: 0.2 s; alone 0.1 s.
   for (const char* fidelity : {"fluid", "flow"}) {
