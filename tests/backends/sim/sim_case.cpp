@@ -1,5 +1,8 @@
 #include "tests/backends/sim/sim_case.h"
 
+#include <chrono>
+#include <thread>
+
 #include "core/base/error.h"
 
 namespace moetwin::test {
@@ -28,6 +31,7 @@ constexpr int kFirst = 1000;  // beyond the table of core/ops
 const Op kSpin{"spin", kFirst, kOperands, no_check, spin_kernels, no_workspace};
 const Op kAxpb{"axpb", kFirst + 1, kOperands, no_check, small_kernel, no_workspace};
 const Op kCountUp{"count_up", kFirst + 2, kWritten, no_check, small_kernel, no_workspace};
+const Op kCountUpLate{"count_up_late", kFirst + 4, kWritten, no_check, small_kernel, no_workspace};
 const Op kExplode{"explode", kFirst + 3, kOperands, no_check, small_kernel, no_workspace};
 
 struct AxpbAttr {
@@ -63,6 +67,10 @@ void count_up_reference(const ReferenceCall& call) {
     }
   }
 }
+void count_up_late_reference(const ReferenceCall& call) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  count_up_reference(call);
+}
 void explode_reference(const ReferenceCall& call) {
   throw Error(ErrorClass::non_finite, call.get<TextAttr>().text);
 }
@@ -71,6 +79,7 @@ Reference references(const Op& op) {
   if (&op == &kSpin) return nothing;
   if (&op == &kAxpb) return axpb_reference;
   if (&op == &kCountUp) return count_up_reference;
+  if (&op == &kCountUpLate) return count_up_late_reference;
   if (&op == &kExplode) return explode_reference;
   return nullptr;
 }
@@ -101,6 +110,9 @@ OpCall axpb(const Tensor& y, double alpha, double beta) {
 }
 OpCall count_up(const Tensor& y, double value) {
   return make_call(kCountUp, {y}, AxpbAttr{0, value});
+}
+OpCall count_up_late(const Tensor& y, double value) {
+  return make_call(kCountUpLate, {y}, AxpbAttr{0, value});
 }
 OpCall explode(const Tensor& y, const char* message) {
   return make_call(kExplode, {y}, TextAttr{message});

@@ -29,6 +29,8 @@ OpCall spin(const Tensor& y, double seconds, int64_t kernels = 1);
 OpCall axpb(const Tensor& y, double alpha, double beta);
 /// y[i] = i + value, any floating type.
 OpCall count_up(const Tensor& y, double value);
+/// count_up, a hundredth of a second of wall time later.
+OpCall count_up_late(const Tensor& y, double value);
 /// Throws Error(non_finite, message) when its arithmetic runs.
 OpCall explode(const Tensor& y, const char* message);
 

@@ -166,6 +166,22 @@ TEST_CASE("memory given back while work still uses it keeps its bytes until then
   })[0] == 199 + 999);
 }
 
+TEST_CASE("arithmetic keeps the order of events that pass over other streams") {
+  CHECK(full(1).numbers([](Backend& d) {
+    Allocator memory(d, true);
+    const Stream a = d.stream("a"), b = d.stream("b"), c = d.stream("c");
+    const Tensor t = memory.allocate({4}, DType::f32, MemoryClass::activations, "t");
+    const Tensor u = memory.allocate({4}, DType::f32, MemoryClass::activations, "u");
+    d.launch(count_up_late(t, 1), a);
+    d.launch(count_up_late(u, 2), b);
+    d.wait(b, d.record(a));
+    d.wait(c, d.record(b));  // b has no work of its own since it waited for a
+    d.launch(axpb(t, 10, 0), c);
+    d.launch(axpb(u, 100, 0), c);
+    return static_cast<double>(values_of(d, t, c)[0] + values_of(d, u, c)[1]);
+  })[0] == 10 + 300);
+}
+
 TEST_CASE("an error inside arithmetic surfaces at the next wait and keeps its class") {
   for (const int threads : {1, 2}) try {
       in_child([&] {
