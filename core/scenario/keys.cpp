@@ -78,8 +78,11 @@ Key& Key::or_integer() {
 }
 
 const Key* KeyTable::find_key(const std::string& path) const {
-  for (const Key& key : keys)
+  for (const Key& key : keys) {
     if (key.path == path) return &key;
+    if (std::holds_alternative<Member<Texts>>(key.field) && parent_of(path) == key.path)
+      return &key;
+  }
   return nullptr;
 }
 
@@ -110,8 +113,9 @@ Scenario scenario_with_all_sections(const KeyTable& table) {
 }
 
 std::string type_name(const Key& key) {
-  constexpr const char* kNames[] = {"integer",        "number",           "true or false", "text",
-                                    "number or null", "list of integers", "list of texts"};
+  constexpr const char* kNames[] = {"integer",       "number",         "true or false",
+                                    "text",          "number or null", "list of integers",
+                                    "list of texts", "object of texts"};
   if (key.integer_allowed) return "text or integer";
   return kNames[key.field.index()];
 }
@@ -120,7 +124,7 @@ std::string rule_text(const Key& key) {
   if (!key.choices.empty()) return fmt::format("one of: {}", fmt::join(key.choices, ", "));
   const std::string type = type_name(key);
   if (type == "true or false") return type;
-  const std::string article = type == "integer" ? "an " : "a ";
+  const std::string article = type == "integer" || type == "object of texts" ? "an " : "a ";
   const std::string bounds = bound_text(key.bounds);
   if (bounds.empty()) return article + type;
   if (key.field.index() == 5) return article + type + ", each " + bounds;

@@ -17,10 +17,13 @@ namespace moetwin {
 template <class T>
 using Member = std::function<T&(Scenario&)>;
 
+/// Texts by name, where the names are free.
+using Texts = std::map<std::string, std::string>;
+
 /// A member of any type a key may have.
 using Field = std::variant<Member<int64_t>, Member<double>, Member<bool>, Member<std::string>,
                            Member<std::optional<double>>, Member<std::vector<int64_t>>,
-                           Member<std::vector<std::string>>>;
+                           Member<std::vector<std::string>>, Member<Texts>>;
 
 /// Limits of a number; an absent one is no limit.
 struct Bounds {
@@ -64,6 +67,7 @@ struct KeyTable {
   std::vector<Section> sections;
   std::vector<Key> keys;
 
+  /// The entry of a key that holds texts by name is found as that key.
   const Key* find_key(const std::string& path) const;
   const Section* find_section(const std::string& path) const;
 };

@@ -58,6 +58,10 @@ void add_distributed_keys(KeyList& list) {
            "A collective that has not arrived by then ends the job.")
       .in("seconds")
       .above(0);
+  list.key(MOETWIN_KEY(distributed_config.check_collectives),
+           "Compare every collective over all ranks before it starts (on GPUs; slow).");
+  list.key(MOETWIN_KEY(nccl),
+           "NCCL_* environment variables for the run, e.g. {\"NCCL_ALGO\": \"Tree\"}.");
 }
 
 }  // namespace moetwin

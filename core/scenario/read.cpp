@@ -88,6 +88,16 @@ struct Store {
     member(scenario) = list;
     return true;
   }
+  bool operator()(const Member<Texts>& member) const {
+    if (!value.isObject()) return false;
+    Texts texts;
+    for (const std::string& name : value.getMemberNames()) {
+      if (!value[name].isString()) return false;
+      texts[name] = value[name].asString();
+    }
+    member(scenario) = texts;
+    return true;
+  }
 };
 
 class Reader {

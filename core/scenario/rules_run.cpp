@@ -53,6 +53,13 @@ std::string port_fault(const Scenario& s, const Problems&) {
   return fmt::format("master_port \"{}\"; legal: env://, or 1 to 65535", port);
 }
 
+std::string nccl_fault(const Scenario& s, const Problems&) {
+  for (const auto& [name, value] : s.nccl)
+    if (name.rfind("NCCL_", 0) != 0 || name.find('=') != std::string::npos)
+      return fmt::format("\"{}\" is no variable of NCCL; legal: names that begin with NCCL_", name);
+  return "";
+}
+
 std::string trace_fault(const Scenario& s, const Problems&) {
   const std::string source = effective_source(s);
   if ((source != "trace" && source != "W10") || !s.routing.trace_file.empty()) return "";
@@ -145,6 +152,8 @@ void add_run_rules(std::vector<Rule>& rules) {
                    vocab_fault});
   rules.push_back(
       {{kDistributed + "master_port"}, "master_port is env:// or a port", false, port_fault});
+  rules.push_back(
+      {{"nccl"}, "nccl holds variables whose names begin with NCCL_", false, nccl_fault});
   rules.push_back({{"routing.source", "routing.trace_file", "routing.without_numerics", numerics},
                    "routing by trace or W10 needs trace_file",
                    false,

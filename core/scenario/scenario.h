@@ -4,6 +4,7 @@
 // Schema is generated too. Member names equal the JSON keys.
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -102,7 +103,8 @@ struct DistributedConfig {
   std::string distributed_backend = "nccl";  ///< collective library used or modelled
   std::string master_addr = "env://";
   std::string master_port = "env://";
-  double timeout_seconds = 30;  ///< a collective that has not arrived by then ends the job
+  double timeout_seconds = 30;     ///< a collective that has not arrived by then ends the job
+  bool check_collectives = false;  ///< compare every collective over the ranks before it starts
 };
 
 /// A schedule of one number over steps (1-based step numbers).
@@ -225,6 +227,8 @@ struct Scenario {
   std::string description;
   ModelConfig model_config;
   DistributedConfig distributed_config;
+  /// Environment variables of NCCL, set for the run; the modelled cluster obeys NCCL_ALGO.
+  std::map<std::string, std::string> nccl;
   TrainingConfig training_config;
   DataConfig data;
   RoutingConfig routing;

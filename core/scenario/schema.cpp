@@ -54,6 +54,11 @@ struct TypeOf {
   }
   Json::Value operator()(const Member<std::vector<int64_t>>&) const { return list("integer"); }
   Json::Value operator()(const Member<std::vector<std::string>>&) const { return list("string"); }
+  Json::Value operator()(const Member<Texts>&) const {
+    Json::Value schema = plain({"object"});
+    schema["additionalProperties"]["type"] = "string";
+    return schema;
+  }
 };
 
 std::string described(const Key& key) {

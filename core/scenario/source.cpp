@@ -226,7 +226,8 @@ void apply_override(const std::string& override_text, const KeyTable& table, Sou
     return;
   }
   Json::Value value(text);
-  const bool is_text = key && std::holds_alternative<Member<std::string>>(key->field);
+  const bool is_text = key && (std::holds_alternative<Member<std::string>>(key->field) ||
+                               key->path != path);  // an entry of an object of texts
   Json::Value parsed;
   std::string errors;
   bool is_json = false;
@@ -237,7 +238,7 @@ void apply_override(const std::string& override_text, const KeyTable& table, Sou
   }
   if (is_json && (!is_text || parsed.isString())) value = parsed;
   // One file name stands for a list of one.
-  const bool is_list = key && key->field.index() >= 5;
+  const bool is_list = key && (key->field.index() == 5 || key->field.index() == 6);
   if (is_list && !value.isArray()) {
     Json::Value list(Json::arrayValue);
     list.append(value);

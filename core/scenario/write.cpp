@@ -26,6 +26,11 @@ struct ToJson {
     for (const std::string& element : m(scenario)) list.append(element);
     return list;
   }
+  Json::Value operator()(const Member<Texts>& m) const {
+    Json::Value texts(Json::objectValue);
+    for (const auto& [name, text] : m(scenario)) texts[name] = text;
+    return texts;
+  }
 };
 
 Json::Value* descend(Json::Value* root, const std::string& path) {

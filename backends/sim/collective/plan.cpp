@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
+#include <sstream>
 #include <unordered_map>
 
 #include "backends/sim/collective/flow_run.h"
@@ -18,6 +20,22 @@ Algorithm parse_algorithm(const std::string& name) {
       ErrorClass::configuration,
       fmt::format("cluster.collective_algorithm \"{}\" is not known; legal: auto, ring, tree",
                   name));
+}
+
+Algorithm allowed_by_nccl(const std::string& value) {
+  std::string list = value;
+  std::transform(list.begin(), list.end(), list.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const bool excludes = list.rfind('^', 0) == 0;
+  if (excludes) list.erase(0, 1);
+  std::istringstream parts(list);
+  bool ring = excludes, tree = excludes;
+  for (std::string part; std::getline(parts, part, ',');) {
+    if (part == "ring") ring = !excludes;
+    if (part == "tree") tree = !excludes;
+  }
+  if (ring == tree) return Algorithm::automatic;
+  return ring ? Algorithm::ring : Algorithm::tree;
 }
 
 Seconds Plan::alone(const Machine& machine) const {

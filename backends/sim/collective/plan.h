@@ -14,6 +14,10 @@ namespace moetwin {
 enum class Algorithm : uint8_t { automatic, ring, tree };
 /// "auto" | "ring" | "tree"; throws Error(configuration).
 Algorithm parse_algorithm(const std::string& name);
+/// What NCCL would choose from under this value of NCCL_ALGO ("Tree", "ring", "^Tree", a list):
+/// ring or tree where only one of them is left, else automatic. Others than these two are not
+/// modelled.
+Algorithm allowed_by_nccl(const std::string& value);
 
 /// How the members of a group lie on nodes.
 struct NodesOfGroup {

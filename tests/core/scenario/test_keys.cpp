@@ -47,6 +47,11 @@ Json::Value other_value(const Key& key, const Json::Value& now) {
       list.append(Json::Int64(3)), list.append(Json::Int64(7));
       return list;
     }
+    case 7: {
+      Json::Value texts(Json::objectValue);
+      texts["NCCL_ALGO"] = "Ring", texts["NCCL_DEBUG"] = "INFO";
+      return texts;
+    }
     default: {
       Json::Value list(Json::arrayValue);
       list.append("a/*.txt"), list.append("b \"quoted\" \xE6\xBC\xA2.txt");
@@ -83,7 +88,8 @@ TEST_CASE("paths are unique, described, and stand in a section of the table") {
 TEST_CASE("a wrong type for any key is one error that names it") {
   const KeyTable table = scenario_keys();
   for (const Key& key : table.keys) {
-    for (const char* wrong : {"{}", "[[]]", key.field.index() == 2 ? "1" : "true"}) {
+    const char* object = key.field.index() == 7 ? "{\"NCCL_DEBUG\": 1}" : "{}";
+    for (const char* wrong : {object, "[[]]", key.field.index() == 2 ? "1" : "true"}) {
       const std::string message = refusal(nested(key.path, wrong));
       INFO(key.path << " = " << wrong << ": " << message);
       CHECK(lines_in(message) == 1);
