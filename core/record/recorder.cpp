@@ -81,11 +81,7 @@ Recorder::Recorder(const Scenario& scenario, const Grid& grid, RunInfo info)
 
 Recorder::~Recorder() = default;
 
-bool Recorder::wants_detail(int64_t step) const {
-  const std::vector<int64_t>& steps = scenario_.output.timeline_steps;
-  if (steps.empty()) return step == scenario_.training_config.steps;
-  return std::find(steps.begin(), steps.end(), step) != steps.end();
-}
+bool Recorder::wants_detail(int64_t step) const { return in_timeline(scenario_, step); }
 
 void Recorder::add(RankStep step) {
   RankPart part;

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "core/device/backend.h"
-#include "core/record/rank_step.h"
 #include "core/record/report_builder.h"
+#include "core/record/run_sink.h"
 #include "core/scenario/scenario.h"
 #include "core/topology/grid.h"
 
@@ -41,24 +41,19 @@ struct RunEnd {
 };
 
 /// Shared by all ranks of a process. Files stay under temporary names until finish().
-class Recorder {
+class Recorder : public RunSink {
  public:
   /// Makes the directory and opens its files. Throws Error(configuration) naming the path when it
   /// cannot be written.
   Recorder(const Scenario& scenario, const Grid& grid, RunInfo info);
   /// Without finish(), takes away what it wrote.
-  ~Recorder();
+  ~Recorder() override;
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
 
-  /// Whether the timeline shows this step. Backend::take_profile at the end of step s is asked for
-  /// the detail of what follows: pass it wants_detail(s + 1).
-  bool wants_detail(int64_t step) const;
-  /// From any thread. Every rank adds its steps in order.
-  void add(RankStep step);
-  /// A rank's part of the validation loss after `step` (0: before the first); the rules of
-  /// RankStep::ce_sum hold. From any thread; every rank calls it, with zeros where it has nothing.
-  void add_validation(int64_t rank, int64_t step, double ce_sum, int64_t tokens);
+  bool wants_detail(int64_t step) const override;
+  void add(RankStep step) override;
+  void add_validation(int64_t rank, int64_t step, double ce_sum, int64_t tokens) override;
   /// Validation loss after the step, once all ranks are in; NaN before.
   double validation_loss(int64_t step) const;
 

@@ -12,7 +12,7 @@
 #include "core/parallel/communicators.h"
 #include "core/parallel/flat_parameters.h"
 #include "core/parallel/gradient_reducer.h"
-#include "core/record/recorder.h"
+#include "core/record/run_sink.h"
 #include "core/scenario/scenario.h"
 #include "core/topology/grid.h"
 #include "core/train/data.h"
@@ -33,7 +33,7 @@ struct TrainerHooks {
 /// What all ranks of a process share.
 struct TrainerServices {
   const TokenSource* data = nullptr;  ///< may be null with numerics none
-  Recorder* recorder = nullptr;
+  RunSink* recorder = nullptr;
   std::shared_ptr<const RoutingTrace> trace;  ///< load_trace(scenario)
   /// Asked by every rank after each step, with the same answer for the same step: end here, whole
   /// steps only.
