@@ -1,10 +1,11 @@
 #include "cli/machines.h"
 
+#include <chrono>
 #include <filesystem>
 #include <thread>
 
+#include "backends/cuda/cluster.h"
 #include "backends/sim/cluster.h"
-#include "core/base/error.h"
 #include "core/ops/isa.h"
 #include "core/scenario/rules.h"
 
@@ -34,18 +35,72 @@ ClusterProfile machine_profile(const Scenario& scenario) {
   return read_cluster_profile(scenario.cluster.profile, shipped_directories(scenario, "clusters"));
 }
 
-std::unique_ptr<Cluster> make_machine(const Scenario& scenario, const MachineOptions& options) {
+namespace {
+
+Json::Value gpus_json(const std::vector<RankGpu>& gpus) {
+  Json::Value list(Json::arrayValue);
+  for (const RankGpu& g : gpus) {
+    Json::Value entry;
+    entry["rank"] = Json::Int64(g.rank);
+    entry["host"] = g.host;
+    entry["name"] = g.name;
+    entry["pci"] = g.pci;
+    const auto add = [&entry](const char* name, double value) {
+      if (value >= 0) entry[name] = value;
+    };
+    add("temperature_celsius", g.temperature_celsius);
+    add("sm_clock_mhz", g.sm_clock_mhz);
+    add("sm_clock_most_mhz", g.sm_clock_most_mhz);
+    add("memory_clock_mhz", g.memory_clock_mhz);
+    add("power_watts", g.power_watts);
+    add("power_limit_watts", g.power_limit_watts);
+    if (!g.slowed_by.empty()) entry["slowed_by"] = g.slowed_by;
+    list.append(entry);
+  }
+  return list;
+}
+
+Machine real_machine(const Scenario& scenario, const std::function<void(const std::string&)>& log) {
+  CudaOptions options;
+  options.clock = [] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+  };
+  options.log = log;
+  auto cluster = make_cuda_cluster(scenario, options);
+  CudaCluster& cuda = *cluster;
+  Machine machine;
+  machine.cluster = std::move(cluster);
+  machine.is_first = cuda.first_process();
+  machine.post = [&cuda](const std::string& bytes) { cuda.post(bytes); };
+  machine.on_post = [&cuda](std::function<void(const std::string&)> receive) {
+    cuda.on_post(std::move(receive));
+  };
+  machine.environment = [&cuda] { return gpus_json(cuda.gpus()); };
+  machine.any = [&cuda](bool mine) {
+    for (const std::string& theirs : cuda.gather_bytes(mine ? "1" : "0"))
+      if (theirs == "1") return true;
+    return false;
+  };
+  return machine;
+}
+
+}  // namespace
+
+Machine make_machine(const Scenario& scenario, const MachineOptions& options,
+                     const std::function<void(const std::string&)>& log) {
   check_backend(scenario, options.backend);
-  if (options.backend != "sim")
-    throw Error(ErrorClass::configuration,
-                "--backend " + options.backend + " is not in this build; legal here: sim");
+  if (options.backend == "cuda") return real_machine(scenario, log);
   SimOptions sim;
   sim.threads = options.threads > 0
                     ? options.threads
                     : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   sim.profile_directories = shipped_directories(scenario, "clusters");
   sim.references = [isa = best_isa()](const Op& op) { return reference_of(op, isa); };
-  return make_sim_cluster(scenario, sim);
+  Machine machine;
+  machine.cluster = make_sim_cluster(scenario, sim);
+  machine.any = [](bool mine) { return mine; };
+  return machine;
 }
 
 }  // namespace moetwin

@@ -1,6 +1,9 @@
 #pragma once
 // The machines a scenario can run on: the only place that names the backends.
 
+#include <json/value.h>
+
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,7 +22,24 @@ struct MachineOptions {
 /// The profile of the machine that a scenario is modelled on.
 ClusterProfile machine_profile(const Scenario& scenario);
 
-std::unique_ptr<Cluster> make_machine(const Scenario& scenario, const MachineOptions& options);
+/// A machine, and what this process is of a job that may have several.
+struct Machine {
+  std::unique_ptr<Cluster> cluster;
+  /// Rank 0 is here: this process keeps the record and speaks to the user.
+  bool is_first = true;
+  /// Sends bytes to the first process, and what that one does with them; null where all ranks are
+  /// in one process.
+  std::function<void(const std::string&)> post;
+  std::function<void(std::function<void(const std::string&)>)> on_post;
+  /// What the machine is like after a run, for the report: name, value. Null: nothing.
+  std::function<Json::Value()> environment;
+  /// Whether any process says yes: each asks, while the cluster runs.
+  std::function<bool(bool)> any;
+};
+
+/// `log` gets lines that a user should see before a run.
+Machine make_machine(const Scenario& scenario, const MachineOptions& options,
+                     const std::function<void(const std::string&)>& log);
 
 /// Where machine profiles and other shipped files of `kind` ("clusters") may lie: beside the
 /// scenario, in the source tree of a build, in share/moetwin of an installation.

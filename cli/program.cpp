@@ -12,7 +12,7 @@ namespace moetwin {
 std::vector<Verb> verbs() {
   return {{"run", add_run},       {"check", add_check},       {"topology", add_topology},
           {"import", add_import}, {"diagnose", add_diagnose}, {"compare", add_compare},
-          {"report", add_report}, {"schema", add_schema}};
+          {"report", add_report}, {"doctor", add_doctor},     {"schema", add_schema}};
 }
 
 int run_program(const std::vector<std::string>& arguments, const Output& output) {

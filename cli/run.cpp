@@ -21,6 +21,7 @@
 #include "core/record/json_text.h"
 #include "core/record/progress.h"
 #include "core/record/recorder.h"
+#include "core/record/remote.h"
 #include "core/record/summary.h"
 #include "core/scenario/read.h"
 #include "core/train/data.h"
@@ -42,15 +43,19 @@ struct RunArguments {
 std::atomic<int> caught_signal{0};
 void remember_signal(int number) { caught_signal = number; }
 
-/// One answer per step for all ranks, whichever asks first.
+/// One answer per step for all ranks, whichever asks first; processes agree.
 class StopDecision {
  public:
+  explicit StopDecision(std::function<bool(bool)> any) : any_(std::move(any)) {}
   bool after(int64_t step) {
     const std::lock_guard lock(mutex_);
-    return decided_.emplace(step, caught_signal != 0).first->second;
+    const auto it = decided_.find(step);
+    if (it != decided_.end()) return it->second;
+    return decided_[step] = any_(caught_signal != 0);
   }
 
  private:
+  std::function<bool(bool)> any_;
   std::mutex mutex_;
   std::map<int64_t, bool> decided_;
 };
@@ -95,6 +100,25 @@ std::string default_directory(const Scenario& scenario, const std::string& backe
   return fmt::format("runs/{}-{}-{:%Y%m%d-%H%M%S}", scenario.name, backend, now);
 }
 
+/// A process of a job whose record another process keeps.
+int run_beside(const Scenario& scenario, const Grid& grid, const TokenSource* data,
+               const Machine& machine) {
+  RemoteSink sink(scenario, machine.post);
+  StopDecision stop(machine.any);
+  caught_signal = 0;
+  TrainerServices services;
+  services.data = data;
+  services.recorder = &sink;
+  services.trace = load_trace(scenario);
+  services.stop_after = [&stop](int64_t step) { return stop.after(step); };
+  std::signal(SIGTERM, remember_signal);
+  std::signal(SIGINT, remember_signal);
+  machine.cluster->run([&](Backend& device) { train_rank(device, scenario, grid, services); });
+  std::signal(SIGTERM, SIG_DFL);
+  std::signal(SIGINT, SIG_DFL);
+  return caught_signal != 0 ? 128 + caught_signal : 0;
+}
+
 int run(RunArguments a, const Output& output) {
   apply_options(a);
   apply_gpus(a);
@@ -111,7 +135,11 @@ int run(RunArguments a, const Output& output) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
   };
   const std::unique_ptr<TokenSource> data = numerics ? open_data(scenario) : nullptr;
-  const auto cluster = make_machine(scenario, a.machine);
+  const Machine machine = make_machine(scenario, a.machine, [&](const std::string& line) {
+    if (!a.quiet) output.err << line << "\n";
+  });
+  const auto& cluster = machine.cluster;
+  if (!machine.is_first) return run_beside(scenario, grid, data.get(), machine);
 
   RunInfo info;
   info.directory = !a.out.empty() ? a.out
@@ -137,7 +165,11 @@ int run(RunArguments a, const Output& output) {
     };
   Recorder recorder(scenario, grid, info);
 
-  StopDecision stop;
+  RemoteReceiver receiver(recorder);
+  if (machine.on_post)
+    machine.on_post([&receiver](const std::string& bytes) { receiver.receive(bytes); });
+
+  StopDecision stop(machine.any);
   caught_signal = 0;
   TrainerServices services;
   services.data = data.get();
@@ -151,6 +183,7 @@ int run(RunArguments a, const Output& output) {
     RunEnd end;
     end.wall_seconds = wall();
     end.environment = environment_json();
+    if (machine.environment) end.environment["gpus"] = machine.environment();
     return end;
   };
   try {
