@@ -44,10 +44,12 @@ double f16_value(uint16_t u) {
 
 }  // namespace
 
-Machine::Machine(std::string name, std::unique_ptr<Backend> backend, std::vector<DType> real_types)
+Machine::Machine(std::string name, std::unique_ptr<Backend> backend, std::vector<DType> real_types,
+                 bool by_library)
     : name_(std::move(name)),
       backend_(std::move(backend)),
       real_types_(std::move(real_types)),
+      by_library_(by_library),
       stream_(backend_->stream("conformance")),
       allocator_(*backend_, true) {}
 
@@ -186,6 +188,10 @@ Tolerance tolerance(DType dtype, double terms, double size) {
   // once to its own type, half a unit (a whole one is allowed: the two roundings may disagree).
   const double step = 4 * half_ulp(real_dtype(dtype));
   return {2 * half_ulp(dtype) + step * 4, step * terms * size};
+}
+Tolerance with_rounding(Tolerance t, const Machine& machine, DType dtype, double size) {
+  if (machine.by_library() && dtype != real_dtype(dtype)) t.abs += 2 * half_ulp(dtype) * size;
+  return t;
 }
 void expect(const Values& got, const Values& want, Tolerance t, const char* what) {
   REQUIRE(got.size() == want.size());

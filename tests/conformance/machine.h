@@ -18,12 +18,17 @@ using Values = std::vector<double>;
 /// A backend with an allocator that poisons every new buffer with NaN.
 class Machine {
  public:
-  Machine(std::string name, std::unique_ptr<Backend> backend, std::vector<DType> real_types);
+  /// `by_library`: products are a library's and a matrix unit's, as on a GPU: 16-bit values are
+  /// rounded once more between the steps of an op, and the bits of a row may depend on what it is
+  /// batched with.
+  Machine(std::string name, std::unique_ptr<Backend> backend, std::vector<DType> real_types,
+          bool by_library = false);
 
   const std::string& name() const { return name_; }
   Backend& backend() { return *backend_; }
   /// The floating-point types this machine has.
   const std::vector<DType>& real_types() const { return real_types_; }
+  bool by_library() const { return by_library_; }
 
   Tensor empty(const Shape& shape, DType dtype);
   /// Values rounded to nearest even in `dtype`; integers are cut.
@@ -35,6 +40,7 @@ class Machine {
   std::string name_;
   std::unique_ptr<Backend> backend_;
   std::vector<DType> real_types_;
+  bool by_library_;
   Stream stream_;
   Allocator allocator_;
 };
@@ -63,6 +69,8 @@ struct Tolerance {
 };
 /// `terms` summed products or steps of values up to `size`, then one rounding to `dtype`.
 Tolerance tolerance(DType dtype, double terms = 1, double size = 1);
+/// `t`, and on a machine by_library() one more rounding to `dtype` of values up to `size`.
+Tolerance with_rounding(Tolerance t, const Machine& machine, DType dtype, double size);
 /// Fails the running test with the first difference, or passes one assertion.
 void expect(const Values& got, const Values& want, Tolerance t, const char* what);
 void expect_equal(const Values& got, const Values& want, const char* what);

