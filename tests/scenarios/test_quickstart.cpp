@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "core/ops/elementwise.h"
+#include "core/record/recorder.h"
 #include "core/scenario/read.h"
 #include "core/train/train.h"
 #include "tests/scenarios/run_scenario.h"
