@@ -11,7 +11,7 @@ namespace moetwin {
 void add_doctor(CLI::App& app, Action& action) {
   CLI::App* verb = app.add_subcommand(
       "doctor", "Say what is found of GPUs, NCCL and network, what will work and what will not");
-  verb->footer("Example:\n  moetwin doctor");
+  verb->footer("Examples:\n  moetwin doctor");
   verb->callback([&action] {
     action = [](const Output& output) {
       output.out << diagnosis_text(diagnose(look_around(built_with_cuda())));

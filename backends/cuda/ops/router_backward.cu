@@ -59,7 +59,13 @@ __device__ void from_weights(const RouterLossAttr& a, const float* p, const int3
   for (int j = lane_id(); j < k; j += 32) {
     if (ids[j] < 0) continue;
     const float u = chosen(j) / norm;
-    const float slope = power == 1.0f ? 1.0f : power == 2.0f ? u : powf(u, power - 1.0f);
+    // Below p = 1 the power of a score that is too small to be told from 0 has no bound, but the
+    // score's own derivative by its logit goes to 0 faster.
+    const bool lost = power < 1.0f && !(u > 1.17549435e-38f);
+    const float slope = power == 1.0f   ? 1.0f
+                        : power == 2.0f ? u
+                        : lost          ? 0.0f
+                                        : powf(u, power - 1.0f);
     d[ids[j]] += scale / norm * (d_weights[j] - along * slope);
   }
 }
