@@ -39,17 +39,24 @@ __global__ void count_ids(const int32_t* ids, int64_t tokens, int64_t vocabulary
     if (ids[t] >= 0 && ids[t] < vocabulary) atomic_add(counts + ids[t], 1);
 }
 /// One block: begin[id] = tokens of lower ids; used[u] = the u-th id that occurs; *uses = how many
-/// do.
+/// do. A thread takes a run of ids at a time.
 __global__ void scan_ids(const int* counts, int64_t vocabulary, int* begin, int* used, int* uses) {
+  constexpr int kRun = 16;
   int tokens_before = 0, uses_before = 0;
-  for (int64_t first = 0; first < vocabulary; first += thread_count()) {
-    const int64_t id = first + thread_id();
-    const int count = id < vocabulary ? counts[id] : 0;
-    int tokens = 0, ids = 0;
-    const int at = block_exclusive_sum(count, tokens);
-    const int u = block_exclusive_sum(count > 0 ? 1 : 0, ids);
-    if (id < vocabulary) begin[id] = tokens_before + at;
-    if (count > 0) used[uses_before + u] = static_cast<int>(id);
+  for (int64_t base = 0; base < vocabulary; base += thread_count() * kRun) {
+    const int64_t first = base + thread_id() * kRun;
+    int sum = 0, occurring = 0, tokens = 0, ids = 0;
+    for (int64_t id = first; id < first + kRun && id < vocabulary; ++id) {
+      sum += counts[id];
+      occurring += counts[id] > 0;
+    }
+    int at = tokens_before + block_exclusive_sum(sum, tokens);
+    int u = uses_before + block_exclusive_sum(occurring, ids);
+    for (int64_t id = first; id < first + kRun && id < vocabulary; ++id) {
+      begin[id] = at;
+      at += counts[id];
+      if (counts[id] > 0) used[u++] = static_cast<int>(id);
+    }
     tokens_before += tokens;
     uses_before += ids;
   }
@@ -124,7 +131,7 @@ void embed_backward(const OpCall& call, CudaLaunchContext& context) {
   clear(context, counts, 2 * vocabulary * static_cast<int64_t>(sizeof(int)));
   const int64_t blocks = blocks_for(tokens, kThreads, most_blocks(context));
   launch(count_ids, blocks, kThreads, 0, context.stream, ids, tokens, vocabulary, counts);
-  launch(scan_ids, 1, vocabulary < 1024 ? kThreads : 1024, 0, context.stream, counts, vocabulary,
+  launch(scan_ids, 1, vocabulary < 4096 ? kThreads : 1024, 0, context.stream, counts, vocabulary,
          begin, used, uses);
   launch(list_tokens, blocks, kThreads, 0, context.stream, ids, tokens, vocabulary, begin, filled,
          list);
