@@ -165,13 +165,16 @@ void CudaBackend::launch(const OpCall& call, Stream stream) {
   job_.check();
   StreamState& s = state(stream);
   prepare_for_ops(s);
+  // An op without kernels takes no time on the modelled GPU and is no stretch there either.
   int64_t bytes = 0;
+  bool shown = true;
   if (timeline_.detailed()) {
     kernels_.clear();
     call.op->kernels(call, KernelClass::moetwin, kernels_);
     double moved = 0;
     for (const KernelWork& k : kernels_) moved += k.bytes;
     bytes = static_cast<int64_t>(moved);
+    shown = !kernels_.empty();
   }
   const NvtxRange range(call.op->name);
   s.scratch->start();
@@ -183,9 +186,10 @@ void CudaBackend::launch(const OpCall& call, Stream stream) {
   context.plans = &plans_;
   context.multiprocessors = multiprocessors_;
   context.tf32 = settings_.tf32;
-  timeline_.before_op(stream.id, call.op->name, bytes, ++order_);
+  ++order_;
+  if (shown) timeline_.before_op(stream.id, call.op->name, bytes, order_);
   launch_cuda_op(call, context);
-  timeline_.after_op(stream.id);
+  if (shown) timeline_.after_op(stream.id);
 }
 
 Event CudaBackend::record(Stream stream) {
@@ -229,9 +233,8 @@ void CudaBackend::synchronize(Stream stream) {
 void CudaBackend::write(const Tensor& tensor, const void* host, Stream stream) {
   job_.check();
   StreamState& s = state(stream);
-  if (!host || tensor.bytes() == 0) return;
-  const Span span =
-      timeline_.begin(stream.id, Activity::offload, "write", tensor.bytes(), ++order_);
+  if (!host) return;
+  const Span span = timeline_.begin_copy(stream.id, "write", tensor.bytes(), ++order_);
   staging_.to_device(tensor.data(), host, static_cast<size_t>(tensor.bytes()), s.stream);
   timeline_.end(span);
 }
@@ -243,7 +246,7 @@ void CudaBackend::read(const Tensor& tensor, void* host, Stream stream) {
     throw Error(ErrorClass::internal,
                 fmt::format("internal error: \"{}\" {} is read by the host but has no storage",
                             tensor.name(), tensor.shape.str()));
-  const Span span = timeline_.begin(stream.id, Activity::offload, "read", tensor.bytes(), ++order_);
+  const Span span = timeline_.begin_copy(stream.id, "read", tensor.bytes(), ++order_);
   timeline_.host_waits();
   if (tensor.bytes() > 0)
     staging_.to_host(host, tensor.data(), static_cast<size_t>(tensor.bytes()), s.stream);

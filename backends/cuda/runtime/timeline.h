@@ -47,6 +47,10 @@ class Timeline {
   void after_op(int32_t stream);
   /// Work that is a stretch of its own: records its start. end() records the end and keeps it.
   Span begin(int32_t stream, Activity activity, const char* name, int64_t bytes, int64_t order);
+  Span begin_copy(int32_t stream, const char* name, int64_t bytes, int64_t order) {
+    return begin(stream, phase_ == Phase::data ? Activity::data : Activity::offload, name, bytes,
+                 order);
+  }
   void end(const Span& span);
   /// The stream is about to wait for something.
   void close(int32_t stream);
