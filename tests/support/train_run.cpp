@@ -110,6 +110,25 @@ void append(std::vector<double>& to, const std::vector<double>& values) {
   to.insert(to.end(), values.begin(), values.end());
 }
 
+// The record, with somebody looking at what goes in.
+class SeenSink : public RunSink {
+ public:
+  SeenSink(RunSink& sink, std::function<void(const RankStep&)> look)
+      : sink_(sink), look_(std::move(look)) {}
+  bool wants_detail(int64_t step) const override { return sink_.wants_detail(step); }
+  void add(RankStep step) override {
+    if (look_) look_(step);
+    sink_.add(std::move(step));
+  }
+  void add_validation(int64_t rank, int64_t step, double ce_sum, int64_t tokens) override {
+    sink_.add_validation(rank, step, ce_sum, tokens);
+  }
+
+ private:
+  RunSink& sink_;
+  std::function<void(const RankStep&)> look_;
+};
+
 std::string run(const Scenario& original, const TrainRunOptions& options) {
   Scenario scenario = original;
   scenario.memory.poison = options.poison;
@@ -136,7 +155,8 @@ std::string run(const Scenario& original, const TrainRunOptions& options) {
                            scenario.model_config.sequence_length, scenario.model_config.vocab_size);
   TrainerServices services;
   services.data = data.get();
-  services.recorder = &recorder;
+  SeenSink seen(recorder, options.look_at_rank);
+  services.recorder = &seen;
   services.trace = load_trace(scenario);
   result.checksums.resize(static_cast<size_t>(grid.world()));
   result.seen.resize(static_cast<size_t>(grid.world()));
@@ -154,10 +174,14 @@ std::string run(const Scenario& original, const TrainRunOptions& options) {
     scatter(trainer, result.parameters, false);
     result.checksums[static_cast<size_t>(trainer.rank())] = checksum(trainer);
   };
-  const SimOptions sim = sim_options(options.threads);
-  ClusterProfile profile = read_cluster_profile(scenario.cluster.profile, sim.profile_directories);
-  if (options.change_profile) options.change_profile(profile);
-  const auto cluster = make_sim_cluster(scenario, std::move(profile), sim);
+  const auto modelled = [&] {
+    const SimOptions sim = sim_options(options.threads);
+    ClusterProfile profile =
+        read_cluster_profile(scenario.cluster.profile, sim.profile_directories);
+    if (options.change_profile) options.change_profile(profile);
+    return make_sim_cluster(scenario, std::move(profile), sim);
+  };
+  const auto cluster = options.cluster ? options.cluster(scenario) : modelled();
   cluster->run([&](Backend& device) { train_rank(device, scenario, grid, services); });
 
   Writer out;
@@ -185,6 +209,7 @@ std::string run(const Scenario& original, const TrainRunOptions& options) {
   for (const auto& of_rank : result.seen) out.put(of_rank);
   out.put(result.rows);
   out.put(recorder.validation_loss(scenario.training_config.steps));
+  out.put(options.say ? options.say() : std::string());
   return out.bytes;
 }
 
@@ -252,6 +277,7 @@ TrainResult train_in_child(const Scenario& scenario, const TrainRunOptions& opti
   for (auto& of_rank : result.seen) of_rank = in.list<double>();
   result.rows = in.list<double>();
   result.validation_loss = in.get<double>();
+  result.text = in.text();
   return result;
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backends/sim/cluster.h"
+#include "core/record/rank_step.h"
 #include "core/record/step_row.h"
 #include "core/scenario/scenario.h"
 #include "core/train/data.h"
@@ -32,6 +33,7 @@ struct TrainResult {
   std::vector<std::map<std::string, uint64_t>> checksums;
   std::vector<std::vector<double>> seen;  ///< by rank: what the looks of the options found, joined
   std::vector<double> rows;               ///< what look_at_row found, joined
+  std::string text;                       ///< what `say` returned
 };
 
 struct TrainRunOptions {
@@ -52,6 +54,12 @@ struct TrainRunOptions {
   std::function<std::unique_ptr<TokenSource>()> data;
   /// Instead of the scenario's profile.
   std::function<void(ClusterProfile&)> change_profile;
+  /// Instead of the modelled cluster.
+  std::function<std::unique_ptr<Cluster>(const Scenario&)> cluster;
+  /// What each rank hands to the record, before it does.
+  std::function<void(const RankStep&)> look_at_rank;
+  /// Asked in the child at the end: text to bring back.
+  std::function<std::string()> say;
 };
 
 /// Where element i of a rank's part of a parameter is in the whole parameter.
