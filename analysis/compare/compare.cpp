@@ -94,9 +94,9 @@ Difference difference_of(const Figure& a, const Figure& b, bool seeds_differ, do
     d.p = d.test.p;
   }
   const bool equal =
-      !left.empty() && left.size() == a.series.size() && left.size() == b.series.size() &&
-      std::equal(left.begin(), left.end(), right.begin(),
-                 [](double x, double y) { return x == y || (std::isnan(x) && std::isnan(y)); });
+      !left.empty() && std::equal(left.begin(), left.end(), right.begin(), [](double x, double y) {
+        return x == y || (std::isnan(x) && std::isnan(y));
+      });
   if (equal) {
     d.standing = Standing::equal;
   } else if (seeds_differ && a.learned) {
@@ -205,7 +205,9 @@ PairComparison compare_pair(const Run& a, const Run& b) {
   pair.identical = !pair.differences.empty() && pair.ops.first_mismatch.empty() &&
                    left.size() == right.size() &&
                    std::all_of(pair.differences.begin(), pair.differences.end(),
-                               [](const Difference& d) { return d.standing == Standing::equal; }) &&
+                               [](const Difference& d) {
+                                 return d.standing == Standing::equal && d.a.steps == d.b.steps;
+                               }) &&
                    std::all_of(ops.begin(), ops.end(),
                                [](const OpClass& c) { return c.a.seconds == c.b.seconds; });
   pair.headline = headline_of(pair);

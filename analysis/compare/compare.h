@@ -15,7 +15,7 @@
 namespace moetwin {
 
 enum class Standing {
-  equal,       ///< the same in every step
+  equal,       ///< the same in every common step
   within,      ///< no more than noise
   beyond,      ///< more than noise
   one_value,   ///< one value each: how far noise moves it is unknown

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 
 namespace moetwin {
@@ -112,6 +113,12 @@ std::vector<Figure> figures_of(const Run& run) {
       if (name.find("off_node") != name.npos)
         add_value(run, "traffic", "traffic." + name, "bytes", -1, false, figures);
   add_value(run, "throughput", "cost.gpu_hours", "h", -1, false, figures);
+  const auto place = [](const Figure& f) {
+    const char* order[] = {"throughput", "step parts", "memory", "traffic", "routing", "loss"};
+    return std::find(std::begin(order), std::end(order), f.group) - std::begin(order);
+  };
+  std::stable_sort(figures.begin(), figures.end(),
+                   [&](const Figure& x, const Figure& y) { return place(x) < place(y); });
   return figures;
 }
 

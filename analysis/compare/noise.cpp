@@ -16,6 +16,13 @@ double mean_of(const std::vector<double>& v) {
   return std::accumulate(v.begin(), v.end(), 0.0) / static_cast<double>(v.size());
 }
 
+double deviation_of(const std::vector<double>& v) {
+  const double mean = mean_of(v);
+  double squares = 0;
+  for (double x : v) squares += (x - mean) * (x - mean);
+  return std::sqrt(squares / static_cast<double>(v.size()));
+}
+
 /// Geyer's initial positive sequence: sums pairs of autocorrelations until one is negative.
 double correlation_length(const std::vector<double>& d) {
   const double mean = mean_of(d);
@@ -122,9 +129,16 @@ NoiseTest noise_test(const std::vector<double>& a, const std::vector<double>& b,
     test.block_steps =
         std::max(test.block_steps, static_cast<int64_t>(std::ceil(2 * test.correlation_steps)));
   test.blocks = test.steps / test.block_steps;
+  // Steps that drift together are few values, but a difference ten times their whole scatter needs
+  // no more: four blocks then, with what their correlation understates.
+  if (test.blocks < 4 && n >= 8 && std::abs(test.difference) > 10 * deviation_of(d)) {
+    test.blocks = 4;
+    test.block_steps = test.steps / 4;
+  }
   if (test.blocks < 4) {
-    test.why_not = fmt::format("{} steps hold {} independent blocks of {}; four are needed",
-                               test.steps, test.blocks, test.block_steps);
+    test.why_not = n < 4 ? std::string("fewer than four common steps")
+                         : fmt::format("{} steps that drift together over some {} are too few",
+                                       test.steps, std::lround(test.correlation_steps));
     return test;
   }
   std::vector<double> blocks;  // the first steps that fill no block are left out

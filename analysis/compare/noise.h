@@ -23,7 +23,8 @@ struct NoiseTest {
 
 /// `a` and `b` step by step; steps where either is NaN are left out. `stream` separates the draws
 /// of one figure from those of another; the result is a function of the arguments alone.
-/// Not judged: fewer than four blocks. `least_rho`: the autocorrelation at lag 1 is taken to be at
+/// Not judged: fewer than four blocks, unless the difference is ten times the scatter of all steps.
+/// `least_rho`: the autocorrelation at lag 1 is taken to be at
 /// least this, as figures of one run have much in common and a short series hides its own.
 NoiseTest noise_test(const std::vector<double>& a, const std::vector<double>& b, uint64_t stream,
                      double least_rho = 0);

@@ -31,6 +31,7 @@ OpLists read_op_lists(const Run& run) {
     op.group = arguments["group"].asString();
     op.phase = arguments["phase"].asString();
     op.bytes = arguments["bytes"].asInt64();
+    op.step = arguments["step"].asInt64();
     op.start = event["ts"].asDouble() * 1e-6;
     op.seconds = event["dur"].asDouble() * 1e-6;
     lists[{event["pid"].asInt64(), event["tid"].asInt64() - 1}].push_back(op);

@@ -14,7 +14,7 @@ namespace moetwin {
 struct ListedOp {
   std::string name, group;  ///< group of ranks; empty for an op on one device
   std::string activity, phase;
-  int64_t bytes = 0;
+  int64_t bytes = 0, step = 0;
   double start = 0, seconds = 0;
 };
 

@@ -153,6 +153,22 @@ TEST_CASE("pairs that differ in nothing but noise are seldom told apart") {
   CHECK(pairs_with_claims <= 10);  // 5% of 200
 }
 
+TEST_CASE("a difference far beyond a slow drift is judged, one within it is not") {
+  std::vector<double> a, drifting, near_by;
+  for (int i = 0; i < 200; ++i) {
+    a.push_back(1);
+    const double drift = 0.01 * std::sin(i / 200.0);
+    drifting.push_back(1.35 + drift);
+    near_by.push_back(1.005 + drift);
+  }
+  const NoiseTest far = noise_test(a, drifting, 1);
+  CHECK(far.judged);
+  CHECK(far.p < 0.001);
+  const NoiseTest near = noise_test(a, near_by, 1);
+  CHECK(!near.judged);
+  CHECK_THAT(near.why_not, Contains("drift together"));
+}
+
 TEST_CASE("single values are no claim, but count with a tolerance") {
   RunFiles a, b;
   write_run(a, 5, 0);
