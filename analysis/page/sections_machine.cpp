@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -153,7 +154,7 @@ Json::Value timeline_section(const Run& run) {
   std::vector<Event> events;
   std::set<int64_t> ranks;
   Json::Value json(Json::objectValue);
-  double end = 0;
+  double begin = std::numeric_limits<double>::infinity(), end = 0;
   for (const auto& [place, ops] : lists) {
     if (ranks.size() >= kTimelineRanks && !ranks.count(place.first)) continue;
     ranks.insert(place.first);
@@ -163,6 +164,7 @@ Json::Value timeline_section(const Run& run) {
     json["lanes"].append(lane);
     for (const ListedOp& op : ops) {
       events.push_back({place.first, place.second, &op});
+      begin = std::min(begin, op.start);
       end = std::max(end, op.start + op.seconds);
     }
   }
@@ -173,8 +175,8 @@ Json::Value timeline_section(const Run& run) {
     events.resize(kEvents);
   }
   json["left_out"] = Json::UInt64(all - events.size());
-  json["end"] = rounded(end, 7);
-  json["step"] = run.report["median_step"];
+  json["end"] = rounded(end - begin, 7);
+  json["step"] = Json::Int64(events.empty() ? 0 : events.front().op->step);
   for (int64_t rank : ranks) json["ranks"].append(Json::Int64(rank));
   std::map<std::string, int> index;
   const auto number = [&](const char* list, const std::string& name) {
@@ -187,7 +189,7 @@ Json::Value timeline_section(const Run& run) {
     Json::Value entry(Json::arrayValue);
     entry.append(Json::Int64(e.rank));
     entry.append(Json::Int64(e.stream));
-    entry.append(rounded(e.op->start, 7));
+    entry.append(rounded(e.op->start - begin, 7));
     entry.append(rounded(e.op->seconds, 4));
     entry.append(number("names", e.op->name));
     entry.append(number("activities", e.op->activity));
