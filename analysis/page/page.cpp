@@ -134,7 +134,7 @@ std::string report_page(const std::vector<Run>& runs) {
   data["footer"] =
       "Written by moetwin from report.json, steps.csv, routing.csv, probe.csv and timeline.json of "
       "the run directory; every chart names its file and column. Times of a modelled cluster are "
-      "predictions. Charts: D3 (d3js.org), ISC licence.";
+      "predictions. Charts: D3 (d3js.org), BSD licence.";
   if (runs.size() > 1) {
     const Comparison comparison = compare(runs);
     for (size_t i = 0; i < comparison.pairs.size(); ++i)
