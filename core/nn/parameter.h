@@ -45,6 +45,11 @@ struct Parameter {
   Tensor gradient;  ///< real_dtype; ops add to it
 
   int64_t elements() const { return shape.elements(); }
+  /// Where element i of `value` (row-major) is in the whole parameter of all ranks (row-major).
+  int64_t global_index(int64_t i) const {
+    const int64_t c = i % local[2], b = i / local[2] % local[1], a = i / (local[1] * local[2]);
+    return ((a + offset[0]) * global[1] + b + offset[1]) * global[2] + c + offset[2];
+  }
   /// The group over which the gradient is summed.
   GroupKind reduction_group() const;
 };

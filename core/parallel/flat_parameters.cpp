@@ -93,6 +93,21 @@ FlatGroup::State FlatGroup::state(const FlatBucket& bucket, int64_t begin, int64
   return s;
 }
 
+void FlatGroup::for_each_piece(Context&, const std::function<void(const StatePiece&)>& visit) {
+  auto place = places_.begin();
+  for (const FlatBucket& bucket : buckets_) {
+    const int64_t own = own_begin(bucket), own_end = own + own_count(bucket);
+    for (; place != places_.end() && place->begin < bucket.begin + bucket.count; ++place) {
+      const int64_t begin = std::max(own, place->begin);
+      const int64_t count = std::min(own_end, place->begin + place->parameter->elements()) - begin;
+      if (count <= 0) continue;
+      const State kept = state(bucket, begin, count);
+      visit({place->parameter, begin - place->begin, count, kept.weight, kept.m, kept.v,
+             counts_in_norm()});
+    }
+  }
+}
+
 void FlatGroup::initialise(Context& context) {
   // Drawn wide into the gradients, which are cleared afterwards: master copies must not start from
   // rounded values.

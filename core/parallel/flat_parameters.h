@@ -32,6 +32,21 @@ struct FlatPlace {
   int64_t begin = 0;
 };
 
+/// A run of elements of one parameter whose weight and optimizer state this rank keeps, whatever
+/// the strategy.
+struct StatePiece {
+  Parameter* parameter = nullptr;
+  /// Elements of the parameter's local tensor, row-major; element i of the piece is element
+  /// parameter->global_index(first + i) of the whole parameter.
+  int64_t first = 0, count = 0;
+  /// [count], real_dtype: the fp32 master where weights are narrower. m and v are undefined without
+  /// moments.
+  Tensor weight, m, v;
+  /// Exactly one rank of the world owns an element: the one that writes it to a checkpoint. Reading
+  /// one fills the pieces of every rank.
+  bool owner = false;
+};
+
 class FlatGroup {
  public:
   /// Parameters with one reduction group and one value dtype. `ranks`, `rank`: size of that group
@@ -66,6 +81,10 @@ class FlatGroup {
     bool separate_master = false;  ///< weight is wider than value, which must be cast from it
   };
   State state(const FlatBucket& bucket, int64_t begin, int64_t count) const;
+  /// Visits all this rank keeps, in an order that is the same in every run of a layout. What is
+  /// launched on the compute stream during the visit may read and write the piece's tensors, which
+  /// must not be kept; after writes, GradientReducer::weights_changed.
+  void for_each_piece(Context& context, const std::function<void(const StatePiece&)>& visit);
 
   /// Draws and constants of every parameter.
   void initialise(Context& context);

@@ -1,6 +1,6 @@
 #include "core/parallel/gradient_reducer.h"
 
-#include <limits>
+#include "core/ops/elementwise.h"
 
 namespace moetwin {
 
@@ -55,6 +55,16 @@ void GradientReducer::gather_parameters(Context& context) {
                                "parameters");
   }
   if (any) context.order(context.streams.reduction, context.streams.compute);
+}
+
+void GradientReducer::weights_changed(Context& context) {
+  for (FlatGroup& group : groups_)
+    for (const FlatBucket& bucket : group.buckets()) {
+      const int64_t begin = group.own_begin(bucket), count = group.own_count(bucket);
+      const FlatGroup::State state = group.state(bucket, begin, count);
+      if (state.separate_master) context.launch(cast(state.weight, group.value(begin, count)));
+    }
+  gather_parameters(context);
 }
 
 }  // namespace moetwin

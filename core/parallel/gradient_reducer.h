@@ -19,6 +19,8 @@ class GradientReducer {
   void finish(Context& context);
   /// After the optimizer: every member gets the whole parameters again. Compute waits.
   void gather_parameters(Context& context);
+  /// Weights were written from outside (a checkpoint): what layers read follows them, on all ranks.
+  void weights_changed(Context& context);
 
  private:
   void reduce(Context& context, FlatGroup& group, const FlatBucket& bucket);

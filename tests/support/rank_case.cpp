@@ -155,7 +155,7 @@ std::vector<std::vector<double>> RankCase::gradients() {
     const std::vector<double> values = download(p.gradient);
     for (int64_t i = 0; i < p.elements(); ++i)
       lists[0].push_back(static_cast<double>(p.init_stream) * (1 << 20) +
-                         static_cast<double>(global_index(p, i)));
+                         static_cast<double>(p.global_index(i)));
     lists[1].insert(lists[1].end(), values.begin(), values.end());
   }
   return lists;

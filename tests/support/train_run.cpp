@@ -83,7 +83,7 @@ void scatter(Trainer& trainer, GlobalTensors& tensors, bool gradients) {
                    std::numeric_limits<double>::quiet_NaN());
         for (int64_t i = std::max(begin, place.begin);
              i < std::min(end, place.begin + p.elements()); ++i)
-          all[static_cast<size_t>(global_index(p, i - place.begin))] =
+          all[static_cast<size_t>(p.global_index(i - place.begin))] =
               own[static_cast<size_t>(i - begin)];
       }
     }
@@ -232,12 +232,6 @@ std::vector<double> to_doubles(Trainer& trainer, const Tensor& tensor) {
     return to_doubles(trainer, wide);
   }
   return values;
-}
-
-int64_t global_index(const Parameter& p, int64_t i) {
-  const int64_t c = i % p.local[2], b = i / p.local[2] % p.local[1],
-                a = i / (p.local[1] * p.local[2]);
-  return ((a + p.offset[0]) * p.global[1] + b + p.offset[1]) * p.global[2] + c + p.offset[2];
 }
 
 SimOptions sim_options(int threads) {

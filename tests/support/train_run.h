@@ -62,9 +62,6 @@ struct TrainRunOptions {
   std::function<std::string()> say;
 };
 
-/// Where element i of a rank's part of a parameter is in the whole parameter.
-int64_t global_index(const Parameter& parameter, int64_t i);
-
 /// Elements of a tensor as doubles, whatever floating type it has; waits for them.
 std::vector<double> to_doubles(Trainer& trainer, const Tensor& tensor);
 
