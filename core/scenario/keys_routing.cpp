@@ -47,6 +47,16 @@ void add_routing_keys(KeyList& list) {
   list.key(MOETWIN_KEY(routing.trace_file),
            "routing.csv of a run, or Megatron JSONL, for trace and W10.")
       .files();
+  list.section("routing.probe",
+               "A fixed batch routed without noise, so that only the router can move its choices: "
+               "probe.csv, churn, verdicts. With numerics full and a learned router.");
+  list.key(MOETWIN_KEY(routing.probe.every_steps), "Steps from one probe to the next; 0: off.")
+      .in("steps")
+      .at_least(0);
+  list.key(MOETWIN_KEY(routing.probe.sequences),
+           "The first sequences of step 1; 0: 512 tokens, at most global_batch_size sequences.")
+      .in("sequences")
+      .at_least(0);
   list.section("routing.workload", "Parameters of the scripted loads W0 to W11.");
   list.key(MOETWIN_KEY(routing.workload.hot_fraction),
            "Share of assignments on the hot set (W1, W2, W3, W6, W7, W11).")

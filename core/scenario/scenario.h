@@ -176,6 +176,12 @@ struct WorkloadConfig {
   double amplitude = 0.5;     ///< W9: in units of the mean load
 };
 
+/// The fixed batch that is routed again and again to see whether the router moves.
+struct ProbeConfig {
+  int64_t every_steps = 1;  ///< 0: off
+  int64_t sequences = 0;    ///< 0: as many as make 512 tokens, at most the global batch
+};
+
 /// `routing`: which router, and how it scores and selects (semantics 3).
 struct RoutingConfig {
   std::string source = "learned";            ///< learned | uniform | W0 .. W11 | trace
@@ -190,6 +196,7 @@ struct RoutingConfig {
   double init_scale = 1;   ///< multiplies the standard deviation of router weights
   std::string trace_file;  ///< routing.csv or Megatron JSONL, for `trace` and W10
   WorkloadConfig workload;
+  ProbeConfig probe;
 };
 
 /// `cluster`: the machine to model, and what may be changed of its profile.
