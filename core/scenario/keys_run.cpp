@@ -40,6 +40,24 @@ void add_run_keys(KeyList& list) {
       .one_of({"stop", "report"});
   list.key(MOETWIN_KEY(memory.poison), "Fill every new buffer with NaN.");
 
+  list.section("checkpoint", "What is saved of a training, and when.");
+  list.key(MOETWIN_KEY(checkpoint.directory),
+           "Where checkpoints go; empty: checkpoints in the run directory.");
+  list.key(MOETWIN_KEY(checkpoint.every_steps),
+           "Steps between checkpoints, with one at the end; 0: only when a signal ends the run.")
+      .in("steps")
+      .at_least(0);
+  list.key(MOETWIN_KEY(checkpoint.keep_last), "Checkpoints kept, the newest; 0: all.").at_least(0);
+  list.key(MOETWIN_KEY(checkpoint.type),
+           "full: whole tensors in one file; sharded: a file per rank. Either loads in any layout.")
+      .one_of({"full", "sharded"});
+  list.key(MOETWIN_KEY(checkpoint.async),
+           "Write beside training; a save waits for the one before.");
+  list.key(MOETWIN_KEY(checkpoint.write_bytes_per_second),
+           "Rate at which a modelled rank's state reaches storage; 0: writing takes no time.")
+      .in("bytes/s")
+      .at_least(0);
+
   list.section("output", "What a run writes.");
   list.key(MOETWIN_KEY(output.directory), "Run directory; empty: runs/<name>-<backend>-<time>.");
   list.key(MOETWIN_KEY(output.routing_ranks),

@@ -85,6 +85,33 @@ void add_training_keys(KeyList& list) {
   list.key(MOETWIN_KEY(training_config.decay_one_dimensional), "Decay biases and norms too.");
   list.key(MOETWIN_KEY(training_config.max_grad_norm), "Clip the global gradient norm; 0: off.")
       .at_least(0);
+  list.section(
+      "training_config.loss_scaling",
+      "The loss is multiplied before backward, gradients are divided after it; a step whose "
+      "gradients overflow is skipped on all ranks.");
+  list.key(MOETWIN_KEY(training_config.loss_scaling.mode),
+           "auto: dynamic for fp16, otherwise none.")
+      .one_of({"auto", "dynamic", "static", "none"});
+  list.key(MOETWIN_KEY(training_config.loss_scaling.initial_scale),
+           "First scale; static: the scale of every step.")
+      .above(0);
+  list.key(MOETWIN_KEY(training_config.loss_scaling.growth_factor),
+           "dynamic: multiplies the scale after growth_interval_steps without overflow.")
+      .at_least(1);
+  list.key(MOETWIN_KEY(training_config.loss_scaling.backoff_factor),
+           "dynamic: multiplies the scale at an overflow.")
+      .above(0)
+      .below(1);
+  list.key(MOETWIN_KEY(training_config.loss_scaling.growth_interval_steps),
+           "dynamic: steps without overflow before the scale grows.")
+      .in("steps")
+      .at_least(1);
+  list.key(MOETWIN_KEY(training_config.loss_scaling.hysteresis),
+           "dynamic: the scale falls at this many overflows since it last changed.")
+      .at_least(1);
+  list.key(MOETWIN_KEY(training_config.loss_scaling.minimum_scale),
+           "dynamic: an overflow at this scale ends the run.")
+      .above(0);
   list.section("training_config.schedule", "Course of the learning rate.");
   add_schedule_keys(list, "training_config.schedule",
                     [](Scenario& s) -> Schedule& { return s.training_config.schedule; });

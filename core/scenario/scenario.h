@@ -124,6 +124,17 @@ struct ParameterKindConfig {
   std::optional<Schedule> schedule;  ///< null: that of training_config
 };
 
+/// `training_config.loss_scaling`: keeps small gradients of fp16 training above zero (seed 000).
+struct LossScalingConfig {
+  std::string mode = "auto";     ///< auto: dynamic for fp16, else none | dynamic | static | none
+  double initial_scale = 65536;  ///< static: the scale
+  double growth_factor = 2;
+  double backoff_factor = 0.5;
+  int64_t growth_interval_steps = 2000;  ///< steps without overflow before the scale grows
+  int64_t hysteresis = 1;                ///< overflows that a scale survives, the last not
+  double minimum_scale = 1;
+};
+
 /// `training_config`.
 struct TrainingConfig {
   int64_t steps = 100;
@@ -140,6 +151,7 @@ struct TrainingConfig {
   double weight_decay = 0.01;
   bool decay_one_dimensional = false;  ///< decay biases and norms too
   double max_grad_norm = 1.0;          ///< global clip; 0: off
+  LossScalingConfig loss_scaling;
   Schedule schedule;
   ParameterKindConfig router, expert, dense, embedding;
   int64_t validation_every = 0;  ///< 0: only at the end where there is validation data
@@ -217,6 +229,16 @@ struct MemoryConfig {
   bool poison = false;             ///< fill every new buffer with NaN
 };
 
+/// `checkpoint`: what is saved of a training, and when.
+struct CheckpointConfig {
+  std::string directory;              ///< empty: checkpoints/ in the run directory
+  int64_t every_steps = 0;            ///< 0: only when a signal or a verdict ends the run
+  int64_t keep_last = 2;              ///< 0: all
+  std::string type = "sharded";       ///< full (FULL_STATE_DICT: one file) | sharded (one per rank)
+  bool async = false;                 ///< write beside training
+  double write_bytes_per_second = 0;  ///< of one rank, on the modelled cluster; 0: takes no time
+};
+
 /// `output`.
 struct OutputConfig {
   std::string directory;  ///< empty: runs/<name>-<backend>-<time>
@@ -241,6 +263,7 @@ struct Scenario {
   RoutingConfig routing;
   ClusterConfig cluster;
   MemoryConfig memory;
+  CheckpointConfig checkpoint;
   OutputConfig output;
 };
 
