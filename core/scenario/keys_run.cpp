@@ -1,4 +1,4 @@
-// Top level, data, cluster, memory, output.
+// Top level, data, cluster, memory, output, profile.
 #include "core/scenario/key_list.h"
 
 namespace moetwin {
@@ -69,6 +69,19 @@ void add_run_keys(KeyList& list) {
   list.key(MOETWIN_KEY(output.check_access),
            "Check every op's accesses against stream order and lifetimes.");
   list.key(MOETWIN_KEY(output.log_every), "Steps between progress lines.").in("steps").at_least(1);
+
+  list.section("profile", "Steps that the table of ops and the timeline are made of.");
+  list.key(MOETWIN_KEY(profile.wait), "Steps that pass before each cycle, untraced.")
+      .in("steps")
+      .between(0, 1 << 30);
+  list.key(MOETWIN_KEY(profile.warmup), "Steps traced and thrown away after those.")
+      .in("steps")
+      .between(0, 1 << 30);
+  list.key(MOETWIN_KEY(profile.active), "Steps kept after those; 0: no profile.")
+      .in("steps")
+      .between(0, 1 << 30);
+  list.key(MOETWIN_KEY(profile.repeat), "Cycles of the three; 0: to the end of the run.")
+      .between(0, 1 << 30);
 }
 
 }  // namespace moetwin

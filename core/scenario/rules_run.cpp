@@ -125,6 +125,16 @@ std::string never_at_peak(const Scenario& s, const Problems&) {
       t.schedule.warmup_steps, t.steps);
 }
 
+std::string profile_fault(const Scenario& s, const Problems&) {
+  const ProfileConfig& p = s.profile;
+  const int64_t cycle = p.wait + p.warmup + p.active;
+  if (p.active == 0 || cycle <= s.training_config.steps) return "";
+  return fmt::format(
+      "wait {} + warmup {} + active {} = {} steps, but training_config.steps is {}; legal: at most "
+      "that many",
+      p.wait, p.warmup, p.active, cycle, s.training_config.steps);
+}
+
 std::string no_measured_step(const Scenario& s, const Problems& problems) {
   const TrainingConfig& t = s.training_config;
   if (!problems.is_set(kTraining + "warmup_steps_excluded")) return "";
@@ -171,6 +181,10 @@ void add_run_rules(std::vector<Rule>& rules) {
                    "timeline_steps are steps of the run",
                    false,
                    timeline_fault});
+  rules.push_back({{"profile", kTraining + "steps"},
+                   "a profile's wait + warmup + active steps are in the run",
+                   false,
+                   profile_fault});
   rules.push_back(
       {{"data.files", "data.format", numerics}, "training with numbers needs data", true, no_data});
   rules.push_back({{kTraining + "schedule", kTraining + "steps"},

@@ -249,6 +249,16 @@ struct OutputConfig {
   int64_t log_every = 1;
 };
 
+/// `profile`: which steps the op table and the timeline are made of, as torch.profiler.schedule
+/// counts them: `wait` steps pass, `warmup` steps are traced and thrown away (tracing itself costs
+/// a little in its first steps), `active` steps are kept.
+struct ProfileConfig {
+  int64_t wait = 1;
+  int64_t warmup = 1;
+  int64_t active = 0;  ///< 0: no profile
+  int64_t repeat = 1;  ///< cycles of wait + warmup + active; 0: to the end of the run
+};
+
 /// A whole scenario file.
 struct Scenario {
   std::string name;  ///< file stem
@@ -265,6 +275,7 @@ struct Scenario {
   MemoryConfig memory;
   CheckpointConfig checkpoint;
   OutputConfig output;
+  ProfileConfig profile;
 };
 
 }  // namespace moetwin

@@ -152,6 +152,9 @@ TEST_CASE("memory, text, traces, workloads, ports and outputs") {
   CHECK(refusal("{}", {"distributed_config.master_port=29500"}) == "accepted");
   CHECK_THAT(refusal("{}", {"output.routing_ranks=[0,1]"}), Contains("rank 1 of world_size 1"));
   CHECK_THAT(refusal("{}", {"output.timeline_steps=101"}), Contains("step 101 of 100 steps"));
+  CHECK(refusal("{}", {"profile.active=98"}) == "accepted");
+  CHECK_THAT(refusal("{}", {"profile.active=99"}),
+             Contains("wait 1 + warmup 1 + active 99 = 101 steps") && Contains("steps is 100"));
 }
 
 TEST_CASE("assignments of a micro-batch can be numbered in 32 bits", "[P070]") {
