@@ -6,6 +6,7 @@
 
 #include "core/base/error.h"
 #include "core/ops/elementwise.h"
+#include "core/scenario/sharding.h"
 
 namespace moetwin {
 
@@ -157,7 +158,7 @@ std::vector<FlatGroup> make_flat_groups(Context& context, ParameterSet& paramete
   for (auto& [key, members] : sorted) {
     const Group group = grid.group(key.first, rank);
     groups.emplace_back(context, std::move(members), key.second, key.first, group.size(),
-                        group.index_of(rank), config.zero_stage >= 1,
+                        group.index_of(rank), sharding_of(config).shard != Shard::nothing,
                         config.comm_optimization.gradient_bucket_bytes, momentum);
   }
   return groups;

@@ -121,8 +121,10 @@ std::string type_name(const Key& key) {
 }
 
 std::string rule_text(const Key& key) {
-  if (!key.choices.empty()) return fmt::format("one of: {}", fmt::join(key.choices, ", "));
   const std::string type = type_name(key);
+  if (!key.choices.empty())
+    return fmt::format("{}one of: {}", type == "list of texts" ? "a list of texts, each " : "",
+                       fmt::join(key.choices, ", "));
   if (type == "true or false") return type;
   const std::string article = type == "integer" || type == "object of texts" ? "an " : "a ";
   const std::string bounds = bound_text(key.bounds);

@@ -1,5 +1,6 @@
 // distributed_config: how the ranks are factored and how they talk.
 #include "core/scenario/key_list.h"
+#include "core/scenario/sharding.h"
 
 namespace moetwin {
 
@@ -32,8 +33,39 @@ void add_distributed_keys(KeyList& list) {
            "Copies of the dense weights (DDP) with parallel_folding; 0: from the other sizes.")
       .between(0, kMostRanks);
   list.key(MOETWIN_KEY(distributed_config.zero_stage),
-           "Sharding over data parallel copies; 0: none, 1: optimizer state.")
-      .between(0, 1);
+           "Sharding over data parallel copies in ZeRO's words; 0: none, 1: optimizer state, 2: "
+           "with "
+           "gradients (SHARD_GRAD_OP), 3: with parameters (FULL_SHARD).")
+      .between(0, 3);
+  list.section(
+      "distributed_config.fsdp",
+      "Fully sharded data parallel: dense parameters over dense-DP, experts over expert-DP.");
+  list.key(MOETWIN_KEY(distributed_config.fsdp.sharding_strategy),
+           "What is sharded, in PyTorch's words; auto: what zero_stage says.")
+      .one_of(sharding_names());
+  list.key(MOETWIN_KEY(distributed_config.fsdp.backward_prefetch),
+           "Gather the next layer's parameters before (PRE) or after (POST) the backward of this "
+           "one is launched, or when it is needed.")
+      .one_of({"BACKWARD_PRE", "BACKWARD_POST", "none"});
+  list.key(MOETWIN_KEY(distributed_config.fsdp.forward_prefetch),
+           "Gather the next layer's parameters before the forward of this one is launched.");
+  list.key(MOETWIN_KEY(distributed_config.fsdp.limit_all_gathers),
+           "Layers whose parameters may be gathered, or still in memory, at once (where they are "
+           "freed after use).")
+      .between(1, 1 << 20);
+  list.key(MOETWIN_KEY(distributed_config.fsdp.cpu_offload),
+           "Keep sharded parameters and optimizer state in host memory.");
+  list.section("distributed_config.fsdp.mixed_precision",
+               "Types of FSDP's computing and reducing.");
+  list.key(MOETWIN_KEY(distributed_config.fsdp.mixed_precision.param_dtype),
+           "Type of gathered parameters and activations; auto: training_config.dtype.")
+      .one_of({"auto", "fp32", "bf16", "fp16", "fp64"});
+  list.key(MOETWIN_KEY(distributed_config.fsdp.mixed_precision.reduce_dtype),
+           "Type in which sharded gradients are summed over ranks; auto: fp32 (fp64 with fp64).")
+      .one_of({"auto", "fp32", "bf16", "fp16"});
+  list.key(MOETWIN_KEY(distributed_config.fsdp.mixed_precision.buffer_dtype),
+           "Type of the balance bias, which is never narrower than fp32.")
+      .one_of({"auto", "fp32"});
   list.section("distributed_config.comm_optimization", "Overlap of communication and computing.");
   list.key(MOETWIN_KEY(distributed_config.comm_optimization.all_to_all_overlap),
            "Split tokens into chunks and exchange one while experts work on another.");

@@ -85,6 +85,14 @@ void add_training_keys(KeyList& list) {
   list.key(MOETWIN_KEY(training_config.decay_one_dimensional), "Decay biases and norms too.");
   list.key(MOETWIN_KEY(training_config.max_grad_norm), "Clip the global gradient norm; 0: off.")
       .at_least(0);
+  list.key(MOETWIN_KEY(training_config.recompute),
+           "Activations that the backward makes again instead of keeping them; selective: those of "
+           "recompute_modules; full: all of a layer but its input and its routing.")
+      .one_of({"none", "selective", "full"});
+  list.key(MOETWIN_KEY(training_config.recompute_modules),
+           "With recompute selective: attention_core (its output), expert_activation (the experts' "
+           "hidden values).")
+      .one_of({"attention_core", "expert_activation"});
   list.section(
       "training_config.loss_scaling",
       "The loss is multiplied before backward, gradients are divided after it; a step whose "

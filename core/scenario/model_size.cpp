@@ -1,5 +1,7 @@
 #include "core/scenario/model_size.h"
 
+#include "core/scenario/sharding.h"
+
 namespace moetwin {
 namespace {
 
@@ -63,7 +65,7 @@ StateBytes state_bytes(const BytesPerParameter& each, int64_t parameters, int64_
 }
 
 int64_t shards(const Scenario& scenario, int64_t copies) {
-  return scenario.distributed_config.zero_stage >= 1 ? copies : 1;
+  return sharding_of(scenario.distributed_config).shard != Shard::nothing ? copies : 1;
 }
 
 }  // namespace

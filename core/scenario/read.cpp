@@ -28,6 +28,10 @@ struct Store {
   const Json::Value& value;
   Scenario& scenario;
 
+  bool chosen(const std::string& text) const {
+    return key.choices.empty() ||
+           std::find(key.choices.begin(), key.choices.end(), text) != key.choices.end();
+  }
   bool operator()(const Member<int64_t>& member) const {
     if (!is_number(value) || !value.isInt64()) return false;
     if (!within(key.bounds, static_cast<double>(value.asInt64()))) return false;
@@ -49,11 +53,7 @@ struct Store {
       member(scenario) = std::to_string(value.asInt64());
       return true;
     }
-    if (!value.isString()) return false;
-    const auto& choices = key.choices;
-    if (!choices.empty() &&
-        std::find(choices.begin(), choices.end(), value.asString()) == choices.end())
-      return false;
+    if (!value.isString() || !chosen(value.asString())) return false;
     member(scenario) = value.asString();
     return true;
   }
@@ -82,7 +82,7 @@ struct Store {
     if (!value.isArray()) return false;
     std::vector<std::string> list;
     for (const Json::Value& element : value) {
-      if (!element.isString()) return false;
+      if (!element.isString() || !chosen(element.asString())) return false;
       list.push_back(element.asString());
     }
     member(scenario) = list;

@@ -19,5 +19,6 @@ std::string divisors_text(int64_t n);
 void add_model_rules(std::vector<Rule>& rules);
 void add_moe_rules(std::vector<Rule>& rules);
 void add_run_rules(std::vector<Rule>& rules);
+void add_sharding_rules(std::vector<Rule>& rules);
 
 }  // namespace moetwin

@@ -28,10 +28,14 @@ std::vector<Rule> scenario_rules() {
   add_model_rules(rules);
   add_moe_rules(rules);
   add_run_rules(rules);
+  add_sharding_rules(rules);
   return rules;
 }
 
 void fill_derived_defaults(Scenario* scenario, const Problems& problems) {
+  const std::string& param_dtype = scenario->distributed_config.fsdp.mixed_precision.param_dtype;
+  if (param_dtype != "auto" && !problems.is_set(kTraining + "dtype"))
+    scenario->training_config.dtype = param_dtype;
   if (problems.is_set(kTraining + "global_batch_size") ||
       problems.failed(kTraining + "micro_batch_size"))
     return;

@@ -87,6 +87,24 @@ struct CommOptimization {
   int64_t gradient_bucket_bytes = 25 << 20;
 };
 
+/// `distributed_config.fsdp.mixed_precision`: types of what is computed with and reduced in.
+struct MixedPrecision {
+  std::string param_dtype = "auto";   ///< of gathered parameters; auto: training_config.dtype
+  std::string reduce_dtype = "auto";  ///< of gradients in their sum; auto: fp32 (fp64 with fp64)
+  std::string buffer_dtype = "auto";  ///< of the balance bias: fp32 always, so auto or fp32
+};
+
+/// `distributed_config.fsdp`: fully sharded data parallel, in PyTorch's names (seed 000).
+struct FsdpConfig {
+  /// A name of core/scenario/sharding.h (FULL_SHARD, ...); auto: what zero_stage says.
+  std::string sharding_strategy = "auto";
+  std::string backward_prefetch = "BACKWARD_PRE";  ///< BACKWARD_PRE | BACKWARD_POST | none
+  bool forward_prefetch = true;   ///< gather the next unit before the forward of this one
+  int64_t limit_all_gathers = 2;  ///< units gathered, or still in memory, at once
+  bool cpu_offload = false;       ///< parameters and optimizer state in host memory
+  MixedPrecision mixed_precision;
+};
+
 /// `distributed_config` (seed 001): how WORLD_SIZE is factored (semantics 1).
 struct DistributedConfig {
   int64_t world_size = 1;
@@ -98,7 +116,8 @@ struct DistributedConfig {
   int64_t expert_tensor_parallel_size = 0;  ///< 0: equal to tensor_parallel_size
   bool parallel_folding = false;
   int64_t dense_data_parallel_size = 0;  ///< only with parallel_folding; 0: from the other sizes
-  int64_t zero_stage = 0;                ///< 0, 1 in this version
+  int64_t zero_stage = 0;                ///< 0 to 3: ZeRO's words for fsdp.sharding_strategy
+  FsdpConfig fsdp;
   CommOptimization comm_optimization;
   std::string distributed_backend = "nccl";  ///< collective library used or modelled
   std::string master_addr = "env://";
@@ -152,6 +171,9 @@ struct TrainingConfig {
   bool decay_one_dimensional = false;  ///< decay biases and norms too
   double max_grad_norm = 1.0;          ///< global clip; 0: off
   LossScalingConfig loss_scaling;
+  std::string recompute = "none";  ///< none | selective | full: activations made again
+  /// With recompute selective: what is not kept.
+  std::vector<std::string> recompute_modules{"attention_core", "expert_activation"};
   Schedule schedule;
   ParameterKindConfig router, expert, dense, embedding;
   int64_t validation_every = 0;  ///< 0: only at the end where there is validation data

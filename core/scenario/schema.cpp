@@ -41,6 +41,7 @@ struct TypeOf {
     Json::Value schema(Json::objectValue);
     schema["type"] = "array";
     schema["items"] = plain({element});
+    for (const std::string& choice : key.choices) schema["items"]["enum"].append(choice);
     return schema;
   }
   Json::Value operator()(const Member<int64_t>&) const { return plain({"integer"}); }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "core/scenario/sharding.h"
 
 namespace moetwin {
 
@@ -21,8 +22,11 @@ void check_supported(const Scenario& s) {
   if (d.expert_tensor_parallel_size > 1)
     refuse("distributed_config.expert_tensor_parallel_size",
            std::to_string(d.expert_tensor_parallel_size), "1");
-  if (d.zero_stage > 1)
-    refuse("distributed_config.zero_stage", std::to_string(d.zero_stage), "0, 1");
+  if (sharding_of(d).shard == Shard::everything)
+    refuse("distributed_config.fsdp.sharding_strategy", sharding_of(d).name,
+           "NO_SHARD, SHARD_OPTIMIZER; zero_stage 0, 1");
+  if (s.training_config.recompute != "none")
+    refuse("training_config.recompute", s.training_config.recompute, "none");
   if (s.training_config.dtype == "fp16" && s.training_config.numerics == "full")
     refuse("training_config.dtype", "fp16 with numerics full (it needs loss scaling)",
            "fp32, bf16");
