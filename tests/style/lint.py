@@ -8,13 +8,14 @@ import sys
 
 import formatting
 import layering
+import ops
 import places
 import rules
 import sizes
 from sources import ROOT
 
 CHECKS = {"formatting": formatting, "layering": layering, "rules": rules, "sizes": sizes,
-          "places": places}
+          "places": places, "ops": ops}
 
 
 def main(arguments):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import formatting
 import layering
+import ops
 import places
 import rules
 import sizes
@@ -165,6 +166,25 @@ class Others(Planted):
         self.expect(formatting, "core/b.cpp:2: not as clang-format")
         self.assertEqual(formatting.fix(self.root), 0)
         self.expect(formatting)
+
+
+class Ops(Planted):
+    def plant_all(self, op):
+        self.plant("core/ops/x.cpp", f"const Op op_{op} = {{}};\n")
+        self.plant("core/ops/reference/x.cpp", f"void {op}(const ReferenceCall& call) {{}}\n")
+        self.plant("backends/cuda/ops/x.cu", f"void {op}(const OpCall& call, CudaLaunchContext& context) {{\n}}\n")
+        self.plant("tests/conformance/test_x.cpp", f"launch({op}(a, b));\n")
+
+    def test_an_op_on_both_machines(self):
+        self.plant("core/ops/list.h", "#define MOETWIN_OPS(X) \\\n  X(add)\n")
+        self.plant_all("add")
+        self.expect(ops)
+
+    def test_an_op_that_is_missing_somewhere(self):
+        self.plant("core/ops/list.h", "#define MOETWIN_OPS(X) \\\n  X(add) \\\n  X(sub)\n")
+        self.plant_all("add")
+        self.plant("core/ops/y.cpp", "const Op op_sub = {};\n")
+        self.expect(ops, "op sub has no reference", "op sub has no kernel", "op sub has no case")
 
 
 if __name__ == "__main__":
