@@ -27,11 +27,22 @@ BalanceState::BalanceState(Context& context, const ModelConfig& model, std::vect
   global_ = context.memory.allocate({n, experts}, DType::i64, MemoryClass::control,
                                     "expert counts over ranks");
   context.launch(fill(step_counts_, {}));
-  if (config_.bias_update_rate > 0) {
-    bias_ =
-        context.memory.allocate({n, experts}, context.real(), MemoryClass::router, "balance bias");
-    context.launch(fill(bias_, {}));
-  }
+  if (config_.bias_update_rate == 0) return;
+  bias_ = add_state("balance.bias", {n, experts});
+  if (config_.bias_count_ema > 0) excess_ = add_state("balance.excess", {n, experts});
+  if (config_.bias_update_delay_steps == 0) return;
+  late_counts_ = context.memory.allocate({config_.bias_update_delay_steps + 1, n, experts},
+                                         DType::i64, MemoryClass::control, "late expert counts");
+  context.launch(fill(late_counts_, {}));
+  state_.push_back({"balance.counts", late_counts_});
+}
+
+Tensor BalanceState::add_state(const std::string& name, const Shape& shape) {
+  const Tensor tensor =
+      context_.memory.allocate(shape, context_.real(), MemoryClass::router, "routing state");
+  context_.launch(fill(tensor, {}));
+  state_.push_back({name, tensor});
+  return tensor;
 }
 
 void BalanceState::begin_step() {
@@ -91,19 +102,32 @@ Tensor BalanceState::bias(int64_t moe_layer) const {
   return bias_.slice(moe_layer * config_.num_experts, {config_.num_experts});
 }
 
-void BalanceState::update_bias(Context& context) {
+void BalanceState::update_bias(Context& context, int64_t step) {
   if (!bias_.defined()) return;
-  Tensor counts = step_counts_;
+  const int64_t all = layers() * config_.num_experts, delay = config_.bias_update_delay_steps;
+  // Row t mod (d+1) of the late counts: written now, and read d steps later, just before the next
+  // one takes its place.
+  const auto late = [&](int64_t t) {
+    return late_counts_.slice(t % (delay + 1) * all, step_counts_.shape);
+  };
+  const Tensor sum = delay > 0 ? late(step) : data_parallel_ ? global_ : step_counts_;
   if (data_parallel_) {
-    data_parallel_->all_reduce(step_counts_, global_, ReduceOp::sum, context.streams.compute,
+    data_parallel_->all_reduce(step_counts_, sum, ReduceOp::sum, context.streams.compute,
                                "expert counts");
-    counts = global_;
+  } else if (delay > 0) {
+    context.launch(copy(step_counts_, sum));
   }
+  if (step <= delay) return;
+  const Tensor counts = delay > 0 ? late(step - delay) : sum;
   BiasUpdateAttr attr;
   attr.rate = config_.bias_update_rate;
+  attr.ema = config_.bias_count_ema;
   const int64_t experts = config_.num_experts;
-  for (int64_t l = 0; l < layers(); ++l)
-    context.launch(balance_bias_update(counts.slice(l * experts, {experts}), bias(l), attr));
+  for (int64_t l = 0; l < layers(); ++l) {
+    const auto of_layer = [&](const Tensor& t) { return t.slice(l * experts, {experts}); };
+    context.launch(balance_bias_update(of_layer(counts), bias(l),
+                                       excess_.defined() ? of_layer(excess_) : Tensor{}, attr));
+  }
 }
 
 int64_t expert_capacity(const MoeLayerConfig& config, int64_t tokens) {

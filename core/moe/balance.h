@@ -1,6 +1,6 @@
 #pragma once
 // Balance of load over a step: losses and their records, counts of the whole step, the balance bias
-// (semantics 4).
+// (semantics 4); and what routing keeps from step to step.
 
 #include <cstdint>
 #include <string>
@@ -10,6 +10,13 @@
 #include "core/scenario/scenario.h"
 
 namespace moetwin {
+
+/// A tensor that lives from step to step and is no parameter (PyTorch: a buffer). `name` is global;
+/// its values are the same on all ranks that have it.
+struct RoutingState {
+  std::string name;
+  Tensor tensor;
+};
 
 /// One per rank; shared by the routers of all MoE layers of that rank.
 class BalanceState {
@@ -45,8 +52,17 @@ class BalanceState {
   /// balance.
   Tensor bias(int64_t moe_layer) const;
   /// b_i += rate * sign(mean n - n_i) from the counts of the whole global batch, once per optimizer
-  /// step.
-  void update_bias(Context& context);
+  /// step; `step` from 1. With bias_update_delay_steps d the counts are those of step - d, and
+  /// nothing moves while step <= d. With bias_count_ema the sign is that of the average excess.
+  void update_bias(Context& context, int64_t step);
+
+  /// Adds a tensor of zeros, of the sums' dtype, to state().
+  Tensor add_state(const std::string& name, const Shape& shape);
+  /// All that routing carries from step to step, in the order in which it was added: the balance
+  /// bias ("balance.bias" real [L,E]), late counts ("balance.counts" i64 [d+1,L,E]: those of step t
+  /// in row t mod (d+1)), the average excess ("balance.excess" real [L,E]), and each router's late
+  /// weights. To go on from a checkpoint all of it must be put back, and the step number.
+  const std::vector<RoutingState>& state() const { return state_; }
 
   bool global_scope() const { return config_.aux_loss_scope == "global_batch"; }
   int64_t layers() const { return static_cast<int64_t>(layers_.size()); }
@@ -61,7 +77,10 @@ class BalanceState {
   Tensor losses_;       ///< real [L (4 + E)]
   Tensor step_counts_;  ///< i64 [L,E] (control): this rank's, all micro-batches so far
   Tensor global_;       ///< i64 [L,E] (control): scratch of sums over ranks
+  std::vector<RoutingState> state_;
   Tensor bias_;         ///< real [L,E]
+  Tensor late_counts_;  ///< i64 [d+1,L,E] (control); undefined where nothing is late
+  Tensor excess_;       ///< real [L,E]; undefined without an average
   Context& context_;
 };
 

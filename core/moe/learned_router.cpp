@@ -1,6 +1,9 @@
 #include "core/moe/learned_router.h"
 
+#include <algorithm>
+
 #include "core/moe/balance.h"
+#include "core/ops/elementwise.h"
 #include "core/ops/gemm.h"
 
 namespace moetwin {
@@ -21,7 +24,21 @@ LearnedRouter::LearnedRouter(ParameterSet& parameters, const RouterSetup& setup,
   w.shape = {hidden_, moe_.num_experts};
   w.global = w.local = {1, hidden_, moe_.num_experts};
   w.init_std = setup.model.init_std * routing_.init_scale;
+  const std::string late = w.name + ".late";
   weight_ = &parameters.add(std::move(w));
+  if (routing_.weight_delay_steps > 0)
+    late_weights_ =
+        balance_.add_state(late, {routing_.weight_delay_steps + 1, hidden_, moe_.num_experts});
+}
+
+Tensor LearnedRouter::acting_weight(Context& context, const MicroBatch& batch) const {
+  if (!late_weights_.defined() || !batch.training) return weight_->value;
+  const int64_t rows = routing_.weight_delay_steps + 1;
+  const auto row = [&](int64_t step) {
+    return late_weights_.slice(step % rows * weight_->elements(), weight_->shape);
+  };
+  if (batch.index == 0) context.launch(copy(weight_->value, row(batch.step)));
+  return row(std::max<int64_t>(1, batch.step - routing_.weight_delay_steps));
 }
 
 RouterInputAttr LearnedRouter::input_attr(Context& context, const MicroBatch& batch) const {
@@ -67,7 +84,8 @@ Routing LearnedRouter::forward(Context& context, const MicroBatch& batch, const 
     context.launch(router_input(x, r.input, input));
   }
   r.logits = make({tokens, experts}, context.real(), "router logits");
-  context.launch(gemm(r.input, weight_->value, {}, r.logits, {}, {}));
+  r.weight = acting_weight(context, batch);
+  context.launch(gemm(r.input, r.weight, {}, r.logits, {}, {}));
   r.probs = make({tokens, experts}, context.real(), "router scores");
   r.weights = make({tokens, k}, context.real(), "router weights");
   r.ids = make({tokens, k}, DType::i32, "expert ids");
@@ -121,7 +139,7 @@ void LearnedRouter::backward(Context& context, const MicroBatch& batch, const Ro
   Tensor d_input = make(r.input.shape, "router input gradient");
   GemmAttr input;
   input.transpose_b = true;
-  context.launch(gemm(d_logits, weight_->value, {}, d_input, {}, input));
+  context.launch(gemm(d_logits, r.weight, {}, d_input, {}, input));
   context.launch(router_input_backward(d_input, dx, input_attr(context, batch)));
 }
 

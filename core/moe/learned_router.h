@@ -20,6 +20,9 @@ class LearnedRouter : public Router {
                 const Tensor& d_weights, const Tensor& dx) override;
 
  private:
+  /// What the router acts on in this micro-batch: its weights, or those it had
+  /// routing.weight_delay_steps ago. Keeps the weights of the step in its first micro-batch.
+  Tensor acting_weight(Context& context, const MicroBatch& batch) const;
   RouterInputAttr input_attr(Context& context, const MicroBatch& batch) const;
   RouterLossAttr loss_attr(const MicroBatch& batch, const Routing& routing) const;
 
@@ -29,6 +32,9 @@ class LearnedRouter : public Router {
   BalanceState& balance_;
   std::optional<Script> script_;
   Parameter* weight_ = nullptr;  ///< real [H,E]
+  /// real [d+1,H,E]: the weights of step t in row t mod (d+1), kept in BalanceState::state(); not
+  /// defined without delay.
+  Tensor late_weights_;
 };
 
 }  // namespace moetwin

@@ -22,6 +22,7 @@ Parameter& add_table(ParameterSet& parameters, const std::string& name, int64_t 
 Embedding::Embedding(ParameterSet& parameters, const ModelConfig& model, int64_t block)
     : hidden_(model.hidden_size) {
   attr_.sequence_length = model.sequence_length;
+  attr_.offset = model.embedding_offset;
   table_ =
       &add_table(parameters, "embedding.table", model.vocab_size, hidden_, model.init_std, block);
   if (model.position_embedding == "learned")

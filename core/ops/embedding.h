@@ -8,9 +8,10 @@ namespace moetwin {
 
 struct EmbedAttr {
   int64_t sequence_length = 0;
+  double offset = 0;
 };
 
-/// out[t] = table[ids[t]] + positions[t % S]. ids i32 [T], table [V,H], positions [S,H] or absent,
+/// out[t] = table[ids[t]] + positions[t % S] + offset. ids i32 [T], table [V,H], positions [S,H] or absent,
 /// out [T,H].
 OpCall embed(const Tensor& ids, const Tensor& table, const Tensor& positions, const Tensor& out,
              EmbedAttr attr);

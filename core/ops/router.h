@@ -79,9 +79,13 @@ OpCall router_scripted(const Tensor& wanted, const Tensor& probs, const Tensor& 
 OpCall accumulate_counts(const Tensor& counts, const Tensor& total);
 struct BiasUpdateAttr {
   double rate = 0;
+  double ema = 0;  ///< weight of the past in `excess`
 };
 /// b_i += rate * sign(mean n - n_i), then minus its mean (aux-loss-free balance, Wang et al. 2024;
-/// recentred). bias real [E], counts i64 [E].
-OpCall balance_bias_update(const Tensor& counts, const Tensor& bias, BiasUpdateAttr attr);
+/// recentred). bias real [E], counts i64 [E]. With `excess` real [E], or absent: first
+/// excess_i = ema * excess_i + (1 - ema) * (E n_i / sum n - 1), and the bias moves by
+/// -rate * sign(excess_i).
+OpCall balance_bias_update(const Tensor& counts, const Tensor& bias, const Tensor& excess,
+                           BiasUpdateAttr attr);
 
 }  // namespace moetwin

@@ -12,7 +12,9 @@ constexpr Operand kScripted[] = {{"wanted", Access::read},
                                  {"ids", Access::write},
                                  {"counts", Access::write}};
 constexpr Operand kAccumulate[] = {{"counts", Access::read}, {"total", Access::read_write}};
-constexpr Operand kBias[] = {{"counts", Access::read}, {"bias", Access::read_write}};
+constexpr Operand kBias[] = {{"counts", Access::read},
+                             {"bias", Access::read_write},
+                             {"excess", Access::read_write, true}};
 
 void check_scripted(const OpCall& c) {
   const Check check(c);
@@ -45,6 +47,8 @@ void check_bias(const OpCall& c) {
   check.dtype(0, DType::i64);
   check.real(1);
   check.same_shape(1, 0);
+  check.real(2);
+  check.same_shape(2, 0);
 }
 template <int flop>
 void kernels_small(const OpCall& c, KernelClass, KernelList& out) {
@@ -75,8 +79,9 @@ OpCall router_scripted(const Tensor& wanted, const Tensor& probs, const Tensor& 
 OpCall accumulate_counts(const Tensor& counts, const Tensor& total) {
   return make_call(op_accumulate_counts, {counts, total}, NoAttr{});
 }
-OpCall balance_bias_update(const Tensor& counts, const Tensor& bias, BiasUpdateAttr attr) {
-  return make_call(op_balance_bias_update, {counts, bias}, attr);
+OpCall balance_bias_update(const Tensor& counts, const Tensor& bias, const Tensor& excess,
+                           BiasUpdateAttr attr) {
+  return make_call(op_balance_bias_update, {counts, bias, excess}, attr);
 }
 
 }  // namespace moetwin

@@ -32,6 +32,16 @@ void add_moe_keys(KeyList& list) {
   list.key(MOETWIN_KEY(model_config.moe_layer_config.bias_update_rate),
            "Step of the selection bias that balances without a loss; 0: off.")
       .at_least(0);
+  list.key(MOETWIN_KEY(model_config.moe_layer_config.bias_update_delay_steps),
+           "After step t the selection bias moves by the counts of step t - d, and not at all while t "
+           "<= d; 0: by those of now.")
+      .in("steps")
+      .between(0, 1 << 10);
+  list.key(MOETWIN_KEY(model_config.moe_layer_config.bias_count_ema),
+           "c in m_i = c m_i + (1 - c) (E n_i / sum n - 1), from m = 0: the selection bias follows "
+           "the sign of this average of excess loads; 0: of the last one.")
+      .at_least(0)
+      .below(1);
   list.key(MOETWIN_KEY(model_config.moe_layer_config.capacity_factor),
            "Capacity of an expert in units of its mean load; null: nothing is dropped.")
       .above(0);
@@ -102,6 +112,9 @@ void add_model_keys(KeyList& list) {
   list.key(MOETWIN_KEY(model_config.ffn_bias), "Biases of the dense FFN.");
   list.key(MOETWIN_KEY(model_config.qk_norm), "RMS norm of queries and keys per head.");
   list.key(MOETWIN_KEY(model_config.tie_embeddings), "LM head shares the token embedding.");
+  list.key(MOETWIN_KEY(model_config.embedding_offset),
+           "Added to every element of the embedding's output, in evaluation too: a mean that all "
+           "tokens share, as hidden states of large models have; 0: off.");
   list.key(MOETWIN_KEY(model_config.dropout),
            "Dropout after embedding, attention and FFN or MoE; 0: off.")
       .at_least(0)

@@ -74,6 +74,15 @@ std::string tensor_fault(const Scenario& s, const Problems&) {
   return "";
 }
 
+std::string idle_offset(const Scenario& s, const Problems&) {
+  const ModelConfig& m = s.model_config;
+  if (m.embedding_offset == 0 || m.normalization != "layernorm") return "";
+  return fmt::format(
+      "embedding_offset {} with normalization layernorm changes nothing: each norm subtracts the "
+      "mean over features, and the offset with it; rmsnorm keeps it",
+      m.embedding_offset);
+}
+
 std::string size_fault(const Scenario& s, const Problems&) {
   const double parameters = estimated_parameters(s.model_config);
   // More than any machine of today holds; below it 64-bit counts of bytes cannot overflow.
@@ -102,6 +111,10 @@ void add_model_rules(std::vector<Rule>& rules) {
                    "rotary positions need an even head width",
                    false,
                    rotary_fault});
+  rules.push_back({{kModel + "embedding_offset", kModel + "normalization"},
+                   "an offset of the embedding needs a norm that keeps means",
+                   true,
+                   idle_offset});
   rules.push_back({{kDistributed + "pipeline_parallel_size", kModel + "num_layers"},
                    "pipeline_parallel_size divides num_layers",
                    false,

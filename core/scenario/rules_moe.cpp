@@ -146,6 +146,22 @@ std::string idle_noise(const Scenario& s, const Problems& problems) {
                      s.routing.noise.scale);
 }
 
+std::string idle_bias_settings(const Scenario& s, const Problems&) {
+  const MoeLayerConfig& moe = s.model_config.moe_layer_config;
+  if (moe.bias_update_rate > 0 || (moe.bias_update_delay_steps == 0 && moe.bias_count_ema == 0))
+    return "";
+  return fmt::format(
+      "bias_update_delay_steps {} and bias_count_ema {} without bias_update_rate change nothing",
+      moe.bias_update_delay_steps, moe.bias_count_ema);
+}
+
+std::string idle_weight_delay(const Scenario& s, const Problems&) {
+  if (s.routing.weight_delay_steps == 0) return "";
+  if (s.model_config.num_moe_layers() > 0 && s.routing.source == "learned") return "";
+  return fmt::format("weight_delay_steps {} without a learned router changes nothing",
+                     s.routing.weight_delay_steps);
+}
+
 std::string ep_without_experts(const Scenario& s, const Problems&) {
   const int64_t ep = s.distributed_config.expert_parallel_size;
   if (s.model_config.moe_layer_config.num_experts > 0 || ep == 1) return "";
@@ -218,6 +234,14 @@ void add_moe_rules(std::vector<Rule>& rules) {
                    true,
                    idle_shared_weights});
   rules.push_back({{"routing.noise"}, "noise needs a kind", true, idle_noise});
+  rules.push_back({{kMoe + "bias_update_delay_steps", kMoe + "bias_count_ema"},
+                   "a delay or an average of bias counts needs a bias",
+                   true,
+                   idle_bias_settings});
+  rules.push_back({{"routing.weight_delay_steps", "routing.source", experts},
+                   "a delay of router weights needs a router that learns",
+                   true,
+                   idle_weight_delay});
   rules.push_back({{kDistributed + "expert_parallel_size", experts},
                    "expert parallelism needs experts",
                    true,

@@ -23,6 +23,8 @@ struct MoeLayerConfig {
   double load_variance_factor =
       0;  ///< factor of mean (n_i - mean n)^2 (seed 000); gradient exactly zero
   double bias_update_rate = 0;            ///< gamma of the aux-loss-free balance bias; 0: off
+  int64_t bias_update_delay_steps = 0;    ///< the bias moves by the counts of that many steps ago
+  double bias_count_ema = 0;              ///< weight of the past in the average of excess loads
   std::optional<double> capacity_factor;  ///< null: dropless
   int64_t min_capacity = 0;
   std::string drop_policy = "position";   ///< position | probability
@@ -56,6 +58,7 @@ struct ModelConfig {
   bool ffn_bias = true;              ///< biases of the dense FFN
   bool qk_norm = false;              ///< per-head RMS norm of queries and keys
   bool tie_embeddings = true;        ///< LM head shares the token embedding
+  double embedding_offset = 0;       ///< added to every element of the embedding's output
   double dropout = 0;                ///< after embedding, attention and FFN/MoE, seeded per element
   double init_std = 0.02;
   MoeLayerConfig moe_layer_config;
@@ -228,6 +231,7 @@ struct RoutingConfig {
   int64_t groups = 1;  ///< group-limited top-k
   int64_t kept_groups = 1;
   double init_scale = 1;   ///< multiplies the standard deviation of router weights
+  int64_t weight_delay_steps = 0;  ///< training: route by weights of that many steps ago
   std::string trace_file;  ///< routing.csv or Megatron JSONL, for `trace` and W10
   WorkloadConfig workload;
   ProbeConfig probe;

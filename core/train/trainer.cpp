@@ -148,7 +148,7 @@ void Trainer::train_step(int64_t step) {
     optimizer_.measure(context_, totals_, factor_);
     optimizer_.update(context_, factor_, step);
     reducer_.gather_parameters(context_);
-    balance_.update_bias(context_);
+    balance_.update_bias(context_, step);
   }
   report(step, last_end_, std::move(layers));
   if (services_.hooks.after_step) services_.hooks.after_step(*this, step);

@@ -47,6 +47,26 @@ TEST_CASE("embedding gathers rows and adds positions; its backward adds them up"
   });
 }
 
+TEST_CASE("embedding adds its offset to every element", "[embed]") {
+  on_each_type([](Machine& machine, DType d) {
+    // All values have few bits, so that sums are exact in every type; 7 columns and 8: odd rows and
+    // rows that are read in packs.
+    for (const int64_t h : {7, 8}) {
+      Values table, want;
+      for (int64_t i = 0; i < 3 * h; ++i) table.push_back(0.25 * static_cast<double>(i));
+      const Values ids = {2, 0, 2, 1};
+      for (const double id : ids)
+        for (int64_t i = 0; i < h; ++i)
+          want.push_back(0.25 * (id * static_cast<double>(h) + static_cast<double>(i)) - 1.5 + 4);
+      const Tensor out = machine.empty({4, h}, d);
+      machine.launch(embed(machine.put({4}, DType::i32, ids), machine.put({3, h}, d, table),
+                           machine.put({2, h}, d, Values(static_cast<size_t>(2 * h), 4.0)), out,
+                           {2, -1.5}));
+      expect_equal(machine.get(out), want, "out");
+    }
+  });
+}
+
 TEST_CASE("repeated ids give the same bits every time", "[embed][P171]") {
   on_each([](Machine& machine) {
     const Tensor ids = machine.put({64}, DType::i32, Values(64, 2.0));

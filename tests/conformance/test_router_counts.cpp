@@ -59,13 +59,36 @@ TEST_CASE("the balance bias moves by its rate towards the mean and is centred", 
   on_each([](Machine& machine) {
     const Tensor bias = machine.put({4}, DType::f32, {0, 0, 0, 0});
     const Tensor counts = machine.put({4}, DType::i64, {10, 2, 4, 4});  // mean 5
-    machine.launch(balance_bias_update(counts, bias, {0.01}));
+    machine.launch(balance_bias_update(counts, bias, {}, {0.01}));
     // -1, +1, +1, +1 times 0.01, less their mean 0.005.
     expect(machine.get(bias), {-0.015, 0.005, 0.005, 0.005}, tolerance(DType::f32, 4, 0.01),
            "bias");
     const Tensor even = machine.put({2}, DType::f32, {1, -1});
-    machine.launch(balance_bias_update(machine.put({2}, DType::i64, {3, 3}), even, {0.5}));
+    machine.launch(balance_bias_update(machine.put({2}, DType::i64, {3, 3}), even, {}, {0.5}));
     expect_equal(machine.get(even), {1, -1}, "balanced counts move nothing");
+  });
+}
+
+TEST_CASE("the balance bias follows the sign of the average excess where there is one", "[router]") {
+  on_each([](Machine& machine) {
+    // Mean 5: excess of now is 4 * 10 / 20 - 1 = 1, and -0.6, -0.2, -0.2. A quarter of it and three
+    // of what was: -0.375 + 0.25, 0.375 - 0.15, -0.05, -0.05, so signs differ from those of now.
+    const Tensor counts = machine.put({4}, DType::i64, {10, 2, 4, 4});
+    const Tensor bias = machine.put({4}, DType::f32, {0, 0, 0, 0});
+    const Tensor excess = machine.put({4}, DType::f32, {-0.5, 0.5, 0, 0});
+    machine.launch(balance_bias_update(counts, bias, excess, {0.01, 0.75}));
+    expect(machine.get(excess), {-0.125, 0.225, -0.05, -0.05}, tolerance(DType::f32), "excess");
+    // +1, -1, +1, +1 times 0.01, less their mean 0.005.
+    expect(machine.get(bias), {0.005, -0.015, 0.005, 0.005}, tolerance(DType::f32, 4, 0.01),
+           "bias");
+    // Nothing of the past: as without an average. No counts at all: an excess of 0.
+    const Tensor plain = machine.put({4}, DType::f32, {0, 0, 0, 0});
+    machine.launch(balance_bias_update(counts, plain, excess, {0.01, 0}));
+    expect(machine.get(plain), {-0.015, 0.005, 0.005, 0.005}, tolerance(DType::f32, 4, 0.01),
+           "bias without past");
+    machine.launch(
+        balance_bias_update(machine.put({4}, DType::i64, {0, 0, 0, 0}), plain, excess, {0.01, 0}));
+    expect_equal(machine.get(excess), {0, 0, 0, 0}, "excess of no counts");
   });
 }
 
@@ -74,7 +97,7 @@ TEST_CASE("a thousand small bias steps are not lost", "[router][P099]") {
     // Two experts: the lighter gains 0.001 a step, the other loses it; centring changes nothing.
     const Tensor bias = machine.put({2}, DType::f32, {0, 0}),
                  counts = machine.put({2}, DType::i64, {1, 3});
-    for (int i = 0; i < 1000; ++i) machine.launch(balance_bias_update(counts, bias, {0.001}));
+    for (int i = 0; i < 1000; ++i) machine.launch(balance_bias_update(counts, bias, {}, {0.001}));
     expect(machine.get(bias), {1.0, -1.0}, {0, 1e-4}, "bias");
   });
 }

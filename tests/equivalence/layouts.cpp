@@ -11,7 +11,8 @@ namespace moetwin::test {
 namespace {
 
 const std::vector<std::string> kVariants{"plain",        "modern", "noisy",
-                                         "sigmoid-bias", "beside", "sequence"};
+                                         "sigmoid-bias", "beside", "sequence",
+                                         "late"};
 
 void apply_variant(Scenario& s, const std::string& variant) {
   ModelConfig& m = s.model_config;
@@ -48,6 +49,13 @@ void apply_variant(Scenario& s, const std::string& variant) {
     moe.aux_loss_scope = "sequence";
     moe.expert_activation = "gelu_tanh";
     s.routing.noise = {"gaussian", 0.1};
+  } else if (variant == "late") {
+    m.normalization = "rmsnorm";
+    m.embedding_offset = 0.2;
+    s.routing.weight_delay_steps = 2;
+    moe.bias_update_rate = 0.05;
+    moe.bias_update_delay_steps = 3;
+    moe.bias_count_ema = 0.5;
   }
 }
 

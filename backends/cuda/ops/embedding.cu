@@ -14,7 +14,8 @@ constexpr int kWarps = kThreads / 32;
 /// An id outside the table makes its row NaN: a kernel cannot refuse.
 template <class T, int step>
 __global__ void look_up(const int32_t* ids, AnyReal table, AnyReal positions, T* out,
-                        int64_t tokens, int64_t vocabulary, int64_t sequence, int64_t h) {
+                        int64_t tokens, int64_t vocabulary, int64_t sequence, int64_t h,
+                        float offset) {
   const int64_t warps = block_count() * warp_count();
   for (int64_t t = block_id() * warp_count() + warp_id(); t < tokens; t += warps) {
     const int64_t id = ids[t];
@@ -28,6 +29,10 @@ __global__ void look_up(const int32_t* ids, AnyReal table, AnyReal positions, T*
         positions.load_to(t % sequence * h + col, p);
 #pragma unroll
         for (int j = 0; j < step; ++j) v[j] += p[j];
+      }
+      if (offset != 0) {
+#pragma unroll
+        for (int j = 0; j < step; ++j) v[j] += offset;
       }
       store(out + t * h + col, v);
     }
@@ -105,6 +110,7 @@ __global__ void add_positions(const T* d_out, AnyReal d_positions, int64_t token
 }  // namespace
 
 void embed(const OpCall& call, CudaLaunchContext& context) {
+  const auto& attr = call.get<EmbedAttr>();
   const int64_t tokens = call[3].shape[0], h = call[3].shape[1];
   const bool packed = h % kPacked == 0 && aligned(call[1].data(), 16) &&
                       aligned(call[2].data(), 16) && aligned(call[3].data(), 16);
@@ -113,7 +119,7 @@ void embed(const OpCall& call, CudaLaunchContext& context) {
     launch(packed ? look_up<T, kPacked> : look_up<T, 1>,
            blocks_for(tokens, kWarps, most_blocks(context)), kThreads, 0, context.stream,
            data<const int32_t>(call[0]), any_real(call[1]), any_real(call[2]), data<T>(call[3]),
-           tokens, call[1].shape[0], call.get<EmbedAttr>().sequence_length, h);
+           tokens, call[1].shape[0], attr.sequence_length, h, static_cast<float>(attr.offset));
   });
 }
 

@@ -52,16 +52,23 @@ __global__ void add_counts(const int64_t* counts, int64_t* total, int64_t n) {
   for (int64_t i = grid_thread(); i < n; i += grid_threads()) total[i] += counts[i];
 }
 
-/// One block. sign(mean n - n_i) in integers: E n_i against the sum.
-__global__ void move_bias(const int64_t* counts, AnyReal bias, int64_t experts, double rate,
-                          float* moved) {
+/// One block. sign(mean n - n_i) in integers: E n_i against the sum; or of the average excess.
+__global__ void move_bias(const int64_t* counts, AnyReal bias, AnyReal excess, int64_t experts,
+                          double rate, double ema, float* moved) {
   int64_t total = 0;
   for (int64_t e = thread_id(); e < experts; e += thread_count()) total += counts[e];
   total = block_sum(total);
   double mean = 0;
   for (int64_t e = thread_id(); e < experts; e += thread_count()) {
-    const int64_t scaled = counts[e] * experts;
-    const double sign = scaled < total ? 1.0 : scaled > total ? -1.0 : 0.0;
+    double side = static_cast<double>(counts[e] * experts - total);
+    if (excess.p) {
+      const double now = total ? side / static_cast<double>(total) : 0.0;
+      const float average =
+          static_cast<float>(ema * static_cast<double>(excess.get(e)) + (1 - ema) * now);
+      excess.set(e, average);
+      side = static_cast<double>(average);
+    }
+    const double sign = side < 0 ? 1.0 : side > 0 ? -1.0 : 0.0;
     moved[e] = bias.get(e) + static_cast<float>(rate * sign);
     mean += static_cast<double>(moved[e]);
   }
@@ -99,8 +106,9 @@ void accumulate_counts(const OpCall& call, CudaLaunchContext& context) {
 void balance_bias_update(const OpCall& call, CudaLaunchContext& context) {
   const int64_t experts = call[1].elements();
   if (experts == 0) return;
+  const auto& attr = call.get<BiasUpdateAttr>();
   launch(move_bias, 1, kThreads, 0, context.stream, data<const int64_t>(call[0]), any_real(call[1]),
-         experts, call.get<BiasUpdateAttr>().rate, take<float>(context, experts));
+         any_real(call[2]), experts, attr.rate, attr.ema, take<float>(context, experts));
 }
 
 }  // namespace moetwin::cuda_ops

@@ -19,10 +19,12 @@ void check_id(int32_t id, int64_t token, int64_t rows) {
 
 void embed(const ReferenceCall& call) {
   const int64_t tokens = call[3].shape[0], h = call[3].shape[1];
-  const int64_t s = call.get<EmbedAttr>().sequence_length;
+  const auto& attr = call.get<EmbedAttr>();
+  const int64_t s = attr.sequence_length;
   const int32_t* ids = call[0].as<const int32_t>();
   with_compute(call[3].dtype, [&]<class C>(C) {
     const Scratch<C> row(h), position(h);
+    const C offset = static_cast<C>(attr.offset);
     for (int64_t t = 0; t < tokens; ++t) {
       check_id(ids[t], t, call[1].shape[0]);
       read<C>(call[1], ids[t] * h, h, row.get());
@@ -30,6 +32,8 @@ void embed(const ReferenceCall& call) {
         const C* p = peek<C>(call[2], t % s * h, h, position.get());
         for (int64_t i = 0; i < h; ++i) row[i] += p[i];
       }
+      if (offset != 0)
+        for (int64_t i = 0; i < h; ++i) row[i] += offset;
       write<C>(call[3], t * h, h, row.get());
     }
   });

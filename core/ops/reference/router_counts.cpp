@@ -54,25 +54,35 @@ void accumulate_counts(const ReferenceCall& call) {
 }
 
 void balance_bias_update(const ReferenceCall& call) {
-  const double rate = call.get<BiasUpdateAttr>().rate;
+  const auto& attr = call.get<BiasUpdateAttr>();
   const int64_t experts = elements(call[1]);
   const int64_t* counts = call[0].as<const int64_t>();
   int64_t total = 0;
   for (int64_t e = 0; e < experts; ++e) total += counts[e];
   with_compute(call[1].dtype, [&]<class C>(C) {
-    const Scratch<C> bias(experts);
+    const Scratch<C> bias(experts), excess(experts);
     read<C>(call[1], 0, experts, bias.get());
+    const bool average = call[2].data != nullptr;
+    if (average) read<C>(call[2], 0, experts, excess.get());
     double mean = 0;
     for (int64_t e = 0; e < experts; ++e) {
       // sign(mean n - n_i) in integers: E n_i against the sum.
-      const int64_t scaled = counts[e] * experts;
-      const double sign = scaled < total ? 1.0 : scaled > total ? -1.0 : 0.0;
-      bias[e] += static_cast<C>(rate * sign);
+      const int64_t over = counts[e] * experts - total;
+      double side = static_cast<double>(over);
+      if (average) {
+        const double now = total ? side / static_cast<double>(total) : 0.0;
+        excess[e] =
+            static_cast<C>(attr.ema * static_cast<double>(excess[e]) + (1 - attr.ema) * now);
+        side = static_cast<double>(excess[e]);
+      }
+      const double sign = side < 0 ? 1.0 : side > 0 ? -1.0 : 0.0;
+      bias[e] += static_cast<C>(attr.rate * sign);
       mean += static_cast<double>(bias[e]);
     }
     mean /= static_cast<double>(experts);
     for (int64_t e = 0; e < experts; ++e) bias[e] -= static_cast<C>(mean);
     write<C>(call[1], 0, experts, bias.get());
+    if (average) write<C>(call[2], 0, experts, excess.get());
   });
 }
 

@@ -129,12 +129,12 @@ TEST_CASE("the balance bias moves once per step, whatever the number of micro-ba
   const Lists l = on_ranks(s, [](RankCase& at) {
     at.start();
     Lists all;
-    for (int step = 0; step < 2; ++step) {
+    for (int step = 1; step <= 2; ++step) {
       at.balance.begin_step();
       const Tensor counts = at.upload({3}, DType::i64, {6, 2, 0});  // expert 0 over-loaded in each
       for (int micro_batch = 0; micro_batch < 4; ++micro_batch)
         at.balance.record(at.context, 0, RankCase::batch(0, 8, 32), counts);
-      at.balance.update_bias(at.context);
+      at.balance.update_bias(at.context, step);
       all.push_back(at.download(at.balance.bias(0)));
     }
     return all;
@@ -152,10 +152,68 @@ TEST_CASE("the balance bias follows the counts of all ranks and is the same on a
     const std::vector<double> counts =
         at.rank == 0 ? std::vector<double>{1, 7, 0} : std::vector<double>{6, 2, 0};
     at.balance.record(at.context, 0, RankCase::batch(0, 8, 32), at.upload({3}, DType::i64, counts));
-    at.balance.update_bias(at.context);
+    at.balance.update_bias(at.context, 1);
     return Lists{at.download(at.balance.bias(0))};
   });
   for (const Lists& l : ranks) CHECK(l[0] == std::vector<double>{-0.001, 0.001});
+}
+
+TEST_CASE("the balance bias follows counts d steps late, over all ranks") {
+  Scenario s = layer_scenario(2, 1, 2, 1);
+  s.model_config.moe_layer_config.bias_update_rate = 0.001;
+  s.model_config.moe_layer_config.bias_update_delay_steps = 2;
+  const auto ranks = on_ranks(s, [](RankCase& at) {
+    at.start();
+    Lists all;
+    // Of step t expert 0 of rank 0 gets c, of rank 1 4: the sum says expert 0 where c > 4.
+    const double c[] = {7, 1, 4, 0, 0, 0};
+    for (int64_t step = 1; step <= 6; ++step) {
+      at.balance.begin_step();
+      const double mine = at.rank == 0 ? c[step - 1] : 4;
+      at.balance.record(at.context, 0, RankCase::batch(0, 8, 16),
+                        at.upload({3}, DType::i64, {mine, 8 - mine, 0}));
+      at.balance.update_bias(at.context, step);
+      all.push_back(at.download(at.balance.bias(0)));
+    }
+    return all;
+  });
+  for (const Lists& l : ranks) {
+    // Steps 1 and 2 move nothing; then what steps 1, 2, 3 and 4 ask for: -, +, 0, +.
+    const double wanted[] = {0, 0, -0.001, 0, 0, 0.001};
+    for (size_t i = 0; i < 6; ++i) {
+      CHECK(l[i][0] == Approx(wanted[i]).margin(1e-12));
+      CHECK(l[i][1] == Approx(-wanted[i]).margin(1e-12));
+    }
+  }
+}
+
+TEST_CASE("the balance bias turns when the average of excess loads does") {
+  Scenario s = layers(1, 1, 2, 1);
+  s.model_config.moe_layer_config.bias_update_rate = 0.001;
+  s.model_config.moe_layer_config.bias_count_ema = 0.5;
+  const Lists l = on_ranks(s, [](RankCase& at) {
+    at.start();
+    Lists all;
+    // Excess of expert 0: 1, then -0.5 for ever. Averages: 0.5, 0, -0.25, so the bias moves by -,
+    // not at all, +; by the last counts alone it would turn a step earlier.
+    const double c[] = {8, 2, 2};
+    for (int64_t step = 1; step <= 3; ++step) {
+      at.balance.begin_step();
+      at.balance.record(at.context, 0, RankCase::batch(0, 8, 8),
+                        at.upload({3}, DType::i64, {c[step - 1], 8 - c[step - 1], 0}));
+      at.balance.update_bias(at.context, step);
+      all.push_back(at.download(at.balance.bias(0)));
+    }
+    std::vector<double> names;
+    for (const RoutingState& state : at.balance.state())
+      names.push_back(state.name == "balance.bias" ? 1 : state.name == "balance.excess" ? 2 : 3);
+    all.push_back(names);
+    return all;
+  })[0];
+  CHECK(l[0][0] == Approx(-0.001).epsilon(1e-12));
+  CHECK(l[1][0] == Approx(-0.001).epsilon(1e-12));
+  CHECK(l[2][0] == Approx(0).margin(1e-15));
+  CHECK(l[3] == std::vector<double>{1, 2});  // what a checkpoint has to keep
 }
 
 TEST_CASE("global_batch counts grow with the micro-batches and over the ranks") {

@@ -95,7 +95,7 @@ std::vector<OpCall> sample_calls(DType d) {
       router_backward(r({t, e}), r({t, e}), i32({t, k}), r({t, k}), r({t, k}), {}, r({t, e}), loss),
       router_scripted(i64({e}), r({t, e}), r({t, k}), i32({t, k}), i64({e + 1}), {k}),
       accumulate_counts(i64({e + 1}), i64({e + 1})),
-      balance_bias_update(i64({e}), r({e}), {}),
+      balance_bias_update(i64({e}), r({e}), r({e}), {}),
       dispatch_plan(i32({t, k}), r({t, k}), i64({e + 1}), i32({t * k}), i32({t * k}), i64({e + 1}),
                     plan),
       permute(x({t, h}), i32({t * k}), x({t * k, h}), {k, 0, t * k}),
