@@ -11,8 +11,8 @@ struct EmbedAttr {
   double offset = 0;
 };
 
-/// out[t] = table[ids[t]] + positions[t % S] + offset. ids i32 [T], table [V,H], positions [S,H] or absent,
-/// out [T,H].
+/// out[t] = table[ids[t]] + positions[t % S] + offset. ids i32 [T], table [V,H], positions [S,H] or
+/// absent, out [T,H].
 OpCall embed(const Tensor& ids, const Tensor& table, const Tensor& positions, const Tensor& out,
              EmbedAttr attr);
 /// d_table[ids[t]] += d_out[t] in ascending t; d_positions[t % S] += d_out[t].

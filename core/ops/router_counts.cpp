@@ -12,9 +12,8 @@ constexpr Operand kScripted[] = {{"wanted", Access::read},
                                  {"ids", Access::write},
                                  {"counts", Access::write}};
 constexpr Operand kAccumulate[] = {{"counts", Access::read}, {"total", Access::read_write}};
-constexpr Operand kBias[] = {{"counts", Access::read},
-                             {"bias", Access::read_write},
-                             {"excess", Access::read_write, true}};
+constexpr Operand kBias[] = {
+    {"counts", Access::read}, {"bias", Access::read_write}, {"excess", Access::read_write, true}};
 
 void check_scripted(const OpCall& c) {
   const Check check(c);

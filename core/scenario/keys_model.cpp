@@ -33,7 +33,8 @@ void add_moe_keys(KeyList& list) {
            "Step of the selection bias that balances without a loss; 0: off.")
       .at_least(0);
   list.key(MOETWIN_KEY(model_config.moe_layer_config.bias_update_delay_steps),
-           "After step t the selection bias moves by the counts of step t - d, and not at all while t "
+           "After step t the selection bias moves by the counts of step t - d, and not at all "
+           "while t "
            "<= d; 0: by those of now.")
       .in("steps")
       .between(0, 1 << 10);

@@ -45,7 +45,8 @@ void add_routing_keys(KeyList& list) {
            "Multiplies the standard deviation of initial router weights.")
       .at_least(0);
   list.key(MOETWIN_KEY(routing.weight_delay_steps),
-           "Training: at step t the router acts on the weights it had at step max(1, t - d), forward "
+           "Training: at step t the router acts on the weights it had at step max(1, t - d), "
+           "forward "
            "and backward; 0: on those of now.")
       .in("steps")
       .between(0, 1 << 10);

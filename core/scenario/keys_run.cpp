@@ -7,8 +7,8 @@ void add_run_keys(KeyList& list) {
   list.section("data", "What the model reads.");
   list.key(MOETWIN_KEY(data.format),
            "text: UTF-8 as bytes; tokens: nanoGPT or llm.c .bin; megatron: .bin and .idx; "
-           "synthetic.")
-      .one_of({"text", "tokens", "megatron", "synthetic"});
+           "synthetic: a chain; synthetic_domains: one rule per position.")
+      .one_of({"text", "tokens", "megatron", "synthetic", "synthetic_domains"});
   list.key(MOETWIN_KEY(data.files), "Paths or globs, relative to the scenario's directory.")
       .files();
   list.key(MOETWIN_KEY(data.token_dtype), "Type in tokens files without a header.")

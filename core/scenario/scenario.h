@@ -230,9 +230,9 @@ struct RoutingConfig {
   double weight_scale = 1;
   int64_t groups = 1;  ///< group-limited top-k
   int64_t kept_groups = 1;
-  double init_scale = 1;   ///< multiplies the standard deviation of router weights
+  double init_scale = 1;           ///< multiplies the standard deviation of router weights
   int64_t weight_delay_steps = 0;  ///< training: route by weights of that many steps ago
-  std::string trace_file;  ///< routing.csv or Megatron JSONL, for `trace` and W10
+  std::string trace_file;          ///< routing.csv or Megatron JSONL, for `trace` and W10
   WorkloadConfig workload;
   ProbeConfig probe;
 };

@@ -52,7 +52,7 @@ std::shared_ptr<const TokenStream> open_stream(const DataConfig& data,
     return std::make_shared<TokenStream>(megatron_stream(paths, vocab_size));
   throw Error(ErrorClass::configuration,
               fmt::format("data.format: \"{}\" is unknown; legal values: text, tokens, megatron, "
-                          "synthetic",
+                          "synthetic, synthetic_domains",
                           data.format));
 }
 
@@ -85,6 +85,9 @@ std::unique_ptr<TokenSource> open_data(const Scenario& scenario) {
   const int64_t batch = scenario.training_config.global_batch_size;
   if (data.format == "synthetic")
     return synthetic_data(static_cast<uint64_t>(scenario.training_config.seed), length, vocab);
+  if (data.format == "synthetic_domains")
+    return synthetic_domain_data(static_cast<uint64_t>(scenario.training_config.seed), length,
+                                 vocab);
 
   if (data.files.empty())
     throw Error(ErrorClass::configuration,

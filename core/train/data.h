@@ -43,4 +43,11 @@ inline constexpr int64_t kSyntheticStep = 5;
 std::unique_ptr<TokenSource> synthetic_data(uint64_t seed, int64_t sequence_length,
                                             int64_t vocab_size);
 
+/// No file: every position p of a sequence is a domain with a rule of its own. The first token is
+/// uniform, then token p + 1 = (a_p * token p + b_p) mod V with a_p coprime to V, both seeded. So
+/// tokens and domains are uniform, the same token means something else in each domain, and who
+/// knows token and position knows the next token: the cross-entropy can fall to 0.
+std::unique_ptr<TokenSource> synthetic_domain_data(uint64_t seed, int64_t sequence_length,
+                                                   int64_t vocab_size);
+
 }  // namespace moetwin

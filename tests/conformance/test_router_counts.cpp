@@ -69,7 +69,8 @@ TEST_CASE("the balance bias moves by its rate towards the mean and is centred", 
   });
 }
 
-TEST_CASE("the balance bias follows the sign of the average excess where there is one", "[router]") {
+TEST_CASE("the balance bias follows the sign of the average excess where there is one",
+          "[router]") {
   on_each([](Machine& machine) {
     // Mean 5: excess of now is 4 * 10 / 20 - 1 = 1, and -0.6, -0.2, -0.2. A quarter of it and three
     // of what was: -0.375 + 0.25, 0.375 - 0.15, -0.05, -0.05, so signs differ from those of now.

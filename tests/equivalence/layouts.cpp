@@ -10,9 +10,8 @@ namespace moetwin::test {
 
 namespace {
 
-const std::vector<std::string> kVariants{"plain",        "modern", "noisy",
-                                         "sigmoid-bias", "beside", "sequence",
-                                         "late"};
+const std::vector<std::string> kVariants{"plain",  "modern",   "noisy", "sigmoid-bias",
+                                         "beside", "sequence", "late"};
 
 void apply_variant(Scenario& s, const std::string& variant) {
   ModelConfig& m = s.model_config;

@@ -132,15 +132,16 @@ TEST_CASE("allowed but probably not meant", "[P054]") {
              Contains("bias_update_delay_steps 2 and bias_count_ema 0 without bias_update_rate"));
   CHECK_THAT(warnings_of(moe("\"bias_count_ema\": 0.9, \"bias_update_rate\": 0.1")),
              !Contains("without bias_update_rate"));
-  CHECK_THAT(warnings_of(moe("\"top_k\": 2"), {"routing.weight_delay_steps=1", "routing.source=W1"}),
-             Contains("weight_delay_steps 1 without a learned router"));
+  CHECK_THAT(
+      warnings_of(moe("\"top_k\": 2"), {"routing.weight_delay_steps=1", "routing.source=W1"}),
+      Contains("weight_delay_steps 1 without a learned router"));
   CHECK_THAT(warnings_of(moe("\"top_k\": 2"), {"routing.weight_delay_steps=1"}),
              !Contains("without a learned router"));
   CHECK_THAT(warnings_of("{}", {"model_config.embedding_offset=1"}),
              Contains("embedding_offset 1 with normalization layernorm changes nothing"));
-  CHECK_THAT(warnings_of("{}", {"model_config.embedding_offset=1",
-                                "model_config.normalization=rmsnorm"}),
-             !Contains("embedding_offset"));
+  CHECK_THAT(
+      warnings_of("{}", {"model_config.embedding_offset=1", "model_config.normalization=rmsnorm"}),
+      !Contains("embedding_offset"));
   CHECK_THAT(warnings_of("{}"), Contains("no files given"));
   CHECK_THAT(warnings_of("{}", {"data.files=a.txt"}), !Contains("no files given"));
   CHECK_THAT(warnings_of("{}", {"training_config.numerics=none"}), !Contains("no files given"));

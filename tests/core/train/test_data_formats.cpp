@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "tests/core/train/data_scenario.h"
@@ -148,4 +149,39 @@ TEST_CASE("synthetic: a pure function of seed, split and number; its entropy is 
   // Share of followers: 0.75 + 0.25 / 16, within five standard deviations.
   const double q = kSyntheticFollow + (1 - kSyntheticFollow) / 16;
   CHECK(std::abs(follow / count - q) < 5 * std::sqrt(q * (1 - q) / count));
+}
+
+TEST_CASE(
+    "synthetic domains: token and position decide the next token, by a rule for each position") {
+  const size_t length = 6, vocab = 31;
+  const auto source = synthetic_domain_data(3, length, vocab);
+  // next[p][x], learned from the sequences; every token is met at every position.
+  std::vector<std::vector<int32_t>> next(length, std::vector<int32_t>(vocab, -1));
+  std::vector<int32_t> tokens(length + 1), again(length + 1);
+  double first = 0;
+  constexpr int64_t kSequences = 3000;
+  for (int64_t s = 0; s < kSequences; ++s) {
+    source->read(s % 2 ? Split::train : Split::validation, s, tokens.data());
+    first += tokens[0];
+    for (size_t p = 0; p < length; ++p) {
+      int32_t& known = next[p][static_cast<size_t>(tokens[p])];
+      if (known < 0) known = tokens[p + 1];
+      REQUIRE(known == tokens[p + 1]);
+    }
+  }
+  // The mean of a uniform token is 15 with a deviation of sqrt((31^2 - 1) / 12 / 3000) = 0.163.
+  CHECK(std::abs(first / kSequences - 15) < 5 * 0.163);
+  for (std::vector<int32_t>& rule : next) {
+    for (const std::vector<int32_t>& other : next) CHECK((&rule == &other || rule != other));
+  }
+  for (std::vector<int32_t> rule : next) {
+    std::sort(rule.begin(), rule.end());
+    for (size_t x = 0; x < vocab; ++x) CHECK(rule[x] == static_cast<int32_t>(x));  // a permutation
+  }
+  // Another seed, other rules; the same seed, the same.
+  synthetic_domain_data(3, length, vocab)->read(Split::train, 9, again.data());
+  source->read(Split::train, 9, tokens.data());
+  CHECK(tokens == again);
+  synthetic_domain_data(4, length, vocab)->read(Split::train, 9, again.data());
+  CHECK(tokens != again);
 }

@@ -145,9 +145,9 @@ TEST_CASE("scripted counts are met exactly; counts add up; the bias moves agains
                             in.output({9, 3}, DType::f32), in.output({9, 3}, DType::i32),
                             in.output({7}, DType::i64), attr),
             {2, 0});
-    compare(
-        balance_bias_update(in.list({6}, DType::i64, wanted), in.real({6}, DType::f32), {}, {0.001}),
-        {4, 1});
+    compare(balance_bias_update(in.list({6}, DType::i64, wanted), in.real({6}, DType::f32), {},
+                                {0.001}),
+            {4, 1});
   }
   compare(accumulate_counts(in.whole({300}, DType::i64, 0, 1 << 30),
                             in.whole({300}, DType::i64, 0, 1 << 30)));
