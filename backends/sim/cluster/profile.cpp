@@ -34,6 +34,21 @@ std::array<double, kKernelKinds> read_efficiencies(Figures& in, const std::strin
   return values;
 }
 
+std::optional<MatmulTiles> read_tiles(Figures& in) {
+  const std::string at = "gpu.matmul_tiles.";
+  if (!in.has("gpu.matmul_tiles")) return std::nullopt;
+  MatmulTiles tiles;
+  tiles.multiprocessors = in.count(at + "multiprocessors", 1);
+  tiles.efficiency = in.figure(at + "efficiency", Rule::fraction);
+  tiles.edge = in.figure(at + "edge", Rule::not_negative);
+  tiles.tile_seconds = Seconds(in.figure(at + "tile_seconds", Rule::not_negative));
+  tiles.tail = in.figure(at + "tail", Rule::fraction);
+  tiles.bandwidth_efficiency = in.figure(at + "bandwidth_efficiency", Rule::fraction);
+  tiles.fixed_seconds = Seconds(in.figure(at + "fixed_seconds", Rule::not_negative));
+  tiles.split_seconds = Seconds(in.figure(at + "split_seconds", Rule::not_negative));
+  return tiles;
+}
+
 GpuProfile read_gpu(Figures& in) {
   GpuProfile gpu;
   gpu.name = in.text_or("gpu.name", "");
@@ -56,6 +71,7 @@ GpuProfile read_gpu(Figures& in) {
       FlopPerSecond(in.figure("gpu.vector_flop_per_second.fp64", Rule::positive));
   gpu.compute_efficiency = read_efficiencies(in, "gpu.compute_efficiency");
   gpu.bandwidth_efficiency = read_efficiencies(in, "gpu.bandwidth_efficiency");
+  gpu.tiles = read_tiles(in);
   gpu.kernel_seconds = Seconds(in.figure("gpu.kernel_seconds", Rule::not_negative));
   gpu.launch_overhead_seconds =
       Seconds(in.figure("gpu.launch_overhead_seconds", Rule::not_negative));

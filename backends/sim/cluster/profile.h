@@ -5,6 +5,7 @@
 
 #include <array>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,18 @@ inline constexpr int kKernelKinds = 9;
 /// "gemm", "grouped_gemm", ...: the keys of efficiencies.
 const char* kernel_kind_name(KernelKind kind);
 
+/// How matrix products are cut (backends/sim/cost/tiles.h).
+struct MatmulTiles {
+  int64_t multiprocessors = 1;
+  double efficiency = 1;  ///< share of the peak that a tile without edges sustains
+  double edge = 0;        ///< a tile of r x c loses the factor 1 + edge (1/r + 1/c)
+  Seconds tile_seconds;   ///< filling and draining one tile's pipeline
+  double tail = 1;        ///< share of a last wave's idle time that is lost
+  double bandwidth_efficiency = 1;
+  Seconds fixed_seconds;  ///< start and end of the kernel
+  Seconds split_seconds;  ///< more, when k is cut into parts
+};
+
 struct GpuProfile {
   std::string name;
   Bytes memory;  ///< usable by the program, after the driver's own
@@ -27,6 +40,8 @@ struct GpuProfile {
   FlopPerSecond vector_peak, vector_peak_fp64;  ///< of everything else
   /// Share of the peaks that kernels of each kind reach, by KernelKind.
   std::array<double, kKernelKinds> compute_efficiency{}, bandwidth_efficiency{};
+  /// Where the profile has it, products cost what their tiles do instead of the roofline.
+  std::optional<MatmulTiles> tiles;
   Seconds kernel_seconds;           ///< fixed time on the device per kernel
   Seconds launch_overhead_seconds;  ///< host time per kernel launch
 };

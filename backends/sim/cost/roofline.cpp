@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "backends/sim/cost/tiles.h"
+
 namespace moetwin {
 
 FlopPerSecond peak(const GpuProfile& gpu, KernelKind kind, DType dtype) {
@@ -13,6 +15,8 @@ FlopPerSecond peak(const GpuProfile& gpu, KernelKind kind, DType dtype) {
 }
 
 Seconds cost(const KernelWork& work, const GpuProfile& gpu) {
+  if (has_tiles(work, gpu))
+    return tiled_cost(work, *gpu.tiles, peak(gpu, work.kind, work.dtype), gpu.memory_bandwidth);
   const auto kind = static_cast<size_t>(work.kind);
   const Seconds arithmetic =
       Flop(work.flop) /

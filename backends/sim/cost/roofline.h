@@ -1,6 +1,5 @@
 #pragma once
-// Seconds for one kernel on a given GPU from its FLOP and bytes. Part 5 adds terms (tiles, waves,
-// group sizes) behind the same signatures.
+// Seconds for one kernel on a given GPU from its FLOP, bytes and shape.
 
 #include "backends/sim/cluster/profile.h"
 #include "core/base/units.h"
@@ -12,7 +11,8 @@ namespace moetwin {
 FlopPerSecond peak(const GpuProfile& gpu, KernelKind kind, DType dtype);
 
 /// Roofline (Williams et al. 2009): max(FLOP / (peak * compute efficiency), bytes / (memory
-/// bandwidth * bandwidth efficiency)) + the fixed time of a kernel.
+/// bandwidth * bandwidth efficiency)) + the fixed time of a kernel. Matrix products of a profile
+/// with `gpu.matmul_tiles` cost what tiled_cost() says.
 Seconds cost(const KernelWork& work, const GpuProfile& gpu);
 
 /// A copy between host and device: latency + bytes / effective bandwidth.
