@@ -13,6 +13,7 @@
 #include "core/base/error.h"
 #include "core/base/units.h"
 #include "core/scenario/model_size.h"
+#include "core/scenario/sharding.h"
 #include "core/topology/grid.h"
 #include "core/train/supported.h"
 
@@ -69,8 +70,7 @@ void print_parameters(std::ostream& out, const Scenario& s) {
   table.print(out);
 }
 
-void print_memory(std::ostream& out, const Scenario& s, const Grid& grid,
-                  const ParallelSizes& sizes) {
+void print_memory(std::ostream& out, const Scenario& s, const ParallelSizes& sizes) {
   const BytesPerParameter each = bytes_per_parameter(s.training_config);
   out << fmt::format(
       "\nTraining state per rank ({}, {}: {} + {} + {} bytes a parameter; activations and buffers "
@@ -92,27 +92,34 @@ void print_memory(std::ostream& out, const Scenario& s, const Grid& grid,
     table.row({name, text(parameters), bytes(b.weights), bytes(b.gradients), bytes(b.optimizer),
                bytes(b.total())});
   };
-  StateBytes sum = dense_state_bytes(s, sizes, n);
+  const ClusterProfile machine = machine_profile(s);
+  StateBytes sum = dense_state_bytes(s, sizes, n, machine.gpus_per_node);
   row("dense", n.dense(), sum);
   if (n.expert) {
-    const StateBytes experts = expert_state_bytes(s, sizes, n);
+    const StateBytes experts = expert_state_bytes(s, sizes, n, machine.gpus_per_node);
     row("experts", n.expert, experts);
     sum += experts;
   }
   row("sum", n.total(), sum);
   table.print(out);
-  if (s.distributed_config.zero_stage >= 1)
+  const Sharding& sharding = sharding_of(s.distributed_config);
+  if (sharding.shard != Shard::nothing) {
+    const int64_t dense = dense_shards(s, sizes, machine.gpus_per_node);
+    const int64_t expert = expert_shards(s, sizes, machine.gpus_per_node);
     out << fmt::format(
-        "  ZeRO-1: optimizer state of dense parameters over {} ranks, of experts over {}{}\n",
-        grid.ddp(), grid.edp(),
-        grid.edp() == 1 ? " (one copy of each expert: not sharded further)" : "");
+        "  {}: {} of dense parameters over {} ranks, of experts over {}{}\n", sharding.name,
+        sharding.shard == Shard::optimizer ? "optimizer state"
+                                           : "weights, gradients, optimizer state",
+        dense, expert, expert == 1 ? " (one copy of each expert: not sharded further)" : "");
+    if (s.distributed_config.fsdp.cpu_offload)
+      out << "  cpu_offload: sharded weights and optimizer state are in host memory\n";
+  }
   const std::string& dtype = s.training_config.dtype;
   const char* wide = dtype == "fp64" ? "fp64" : "fp32";
   out << fmt::format(
       "  types: activations and weights {}; routers (weights, logits, scores, balance bias), "
       "gradients, optimizer state{} {}\n",
       dtype, dtype == wide ? "" : " and master weights", wide);
-  const ClusterProfile machine = machine_profile(s);
   const double left = machine.gpu.memory.value - static_cast<double>(sum.total());
   out << fmt::format("  {} has {}: {}\n", machine.gpu.name, format_bytes(machine.gpu.memory.value),
                      left >= 0 ? format_bytes(left) + " are left for activations and buffers"
@@ -201,7 +208,7 @@ int run_check(const ScenarioArguments& arguments, const Output& output) {
   print_training(out, s, grid);
   print_loss(out, s);
   print_parameters(out, s);
-  print_memory(out, s, grid, sizes);
+  print_memory(out, s, sizes);
   print_flop(out, s);
   out << "\nGroups\n";
   print_groups(out, grid, 4);

@@ -22,6 +22,7 @@ struct MemoryUse {
   std::array<int64_t, kMemoryClasses> bytes_at_peak{};  ///< by class at the moment of the peak
   int64_t allocated = 0, peak = 0;          ///< sum over classes now, and its largest value
   int64_t reserved = 0, peak_reserved = 0;  ///< of the blocks
+  int64_t host = 0;                         ///< host memory of offloaded tensors, in no class
 };
 
 class Allocator {
@@ -41,6 +42,8 @@ class Allocator {
   void release(Tensor& tensor);
 
   const MemoryUse& use() const { return use_; }
+  /// Counts host memory that stands in for device memory.
+  void add_host(int64_t bytes) { use_.host += bytes; }
   /// Peaks start again from what is in use.
   void reset_peak();
   /// Which step it is, for messages.

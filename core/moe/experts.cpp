@@ -7,7 +7,9 @@ namespace moetwin {
 GroupedExperts::GroupedExperts(ParameterSet& parameters, const ModelConfig& model, const Grid& grid,
                                int64_t ep_rank, const std::string& name, double output_init_std,
                                int64_t block)
-    : activation_(model.moe_layer_config.expert_activation), hidden_(model.hidden_size) {
+    : activation_(model.moe_layer_config.expert_activation),
+      hidden_(model.hidden_size),
+      block_(block) {
   const MoeLayerConfig& moe = model.moe_layer_config;
   const int64_t experts = moe.num_experts, local = grid.local_experts();
   const int64_t first = grid.expert_column(ep_rank) * local;
@@ -59,6 +61,7 @@ GroupedExperts::GroupedExperts(ParameterSet& parameters, const ModelConfig& mode
 
 Tensor GroupedExperts::forward(Context& context, const Tensor& x, const HostSizes& rows,
                                ExpertsSaved& saved) {
+  context.before_experts(block_);
   const int64_t n = x.shape[0];
   const Tensor bias = b1_ ? b1_->value : Tensor{};
   saved.x = x;
@@ -80,12 +83,22 @@ Tensor GroupedExperts::forward(Context& context, const Tensor& x, const HostSize
 
 Tensor GroupedExperts::backward(Context& context, const ExpertsSaved& saved, const Tensor& dy,
                                 const HostSizes& rows) {
+  context.before_experts(block_);
   const int64_t n = dy.shape[0];
+  Tensor hidden = saved.hidden;
+  if (!hidden.defined()) {
+    const PhaseScope phase(context.device, context.phase, Phase::recompute, "recompute");
+    hidden = context.activation({n, width_}, "expert hidden");
+    GeluAttr attr;
+    attr.tanh_form = activation_ == "gelu_tanh";
+    context.launch(activation_ == "swiglu" ? swiglu(saved.pre, hidden)
+                                           : gelu(saved.pre, hidden, attr));
+  }
   GroupedGemmAttr transposed;
   transposed.transpose_b = true;
   Tensor d_hidden = context.activation({n, width_}, "expert hidden gradient");
   context.launch(grouped_gemm(dy, w2_->value, {}, d_hidden, {}, transposed, rows));
-  context.launch(grouped_gemm_weight_grad(saved.hidden, dy, w2_->gradient, rows));
+  context.launch(grouped_gemm_weight_grad(hidden, dy, w2_->gradient, rows));
   if (b2_) context.launch(grouped_bias_grad(dy, b2_->gradient, rows));
   Tensor d_pre = d_hidden;
   if (activation_ == "swiglu") {

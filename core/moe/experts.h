@@ -13,7 +13,8 @@
 namespace moetwin {
 
 struct ExpertsSaved {
-  Tensor x, pre, hidden;
+  Tensor x, pre;
+  Tensor hidden;  ///< made again by the backward where it was dropped (recompute)
 };
 
 class Experts {
@@ -41,7 +42,7 @@ class GroupedExperts : public Experts {
 
  private:
   std::string activation_;
-  int64_t hidden_, width_, up_width_;
+  int64_t hidden_, width_, up_width_, block_;
   Parameter *w1_ = nullptr, *b1_ = nullptr, *w2_ = nullptr, *b2_ = nullptr;
 };
 

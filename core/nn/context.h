@@ -7,6 +7,7 @@
 #include "core/base/philox.h"
 #include "core/device/allocator.h"
 #include "core/device/backend.h"
+#include "core/nn/unit_hooks.h"
 
 namespace moetwin {
 
@@ -23,7 +24,8 @@ struct Context {
   DType dtype = DType::f32;  ///< of activations and parameters
   uint64_t seed = 1;
   Phase phase = Phase::other;
-  int64_t host_syncs = 0;  ///< reads so far
+  int64_t host_syncs = 0;      ///< reads so far
+  UnitHooks* units = nullptr;  ///< null where every rank keeps its parameters whole
 
   DType real() const { return real_dtype(dtype); }
   void launch(const OpCall& call) { device.launch(call, streams.compute); }
@@ -32,6 +34,22 @@ struct Context {
   }
   /// `later` does not start what follows before `earlier` has done what it has now.
   void order(Stream earlier, Stream later) { device.wait(later, device.record(earlier)); }
+  // Parts of a model say what they are about to use (UnitHooks).
+  void before_forward(int64_t block) {
+    if (units) units->before_forward(*this, block);
+  }
+  void before_experts(int64_t block) {
+    if (units) units->before_experts(*this, block);
+  }
+  void after_forward(int64_t block, bool backward) {
+    if (units) units->after_forward(*this, block, backward);
+  }
+  void before_backward(int64_t block, bool values = true) {
+    if (units) units->before_backward(*this, block, values);
+  }
+  void after_backward(int64_t block) {
+    if (units) units->after_backward(*this, block);
+  }
   /// The one way to the host: waits for the stream, and is counted. With numerics off a tensor
   /// without storage may only be read to null, which takes the time of the copy.
   void to_host(const Tensor& tensor, void* host, Stream stream);

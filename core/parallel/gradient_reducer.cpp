@@ -10,7 +10,7 @@ GradientReducer::GradientReducer(std::vector<FlatGroup>& groups, const Communica
 
 void GradientReducer::reduce(Context& context, FlatGroup& group, const FlatBucket& bucket) {
   Communicator* communicator = communicators_.reduction(group.reduction());
-  if (!communicator) return;
+  if (!communicator || group.shards_everything()) return;
   const Tensor all = group.gradient(bucket.begin, bucket.count);
   const char* purpose =
       group.reduction() == GroupKind::expert_dp ? "expert gradients" : "dense gradients";
@@ -22,6 +22,11 @@ void GradientReducer::reduce(Context& context, FlatGroup& group, const FlatBucke
   } else {
     communicator->all_reduce(all, all, ReduceOp::sum, context.streams.reduction, purpose);
   }
+}
+
+void GradientReducer::begin_step(Context& context) {
+  for (FlatGroup& group : groups_)
+    if (!group.shards_everything()) context.launch(fill(group.gradients(), {}));
 }
 
 void GradientReducer::block_done(Context& context, int64_t block) {
@@ -46,7 +51,7 @@ void GradientReducer::gather_parameters(Context& context) {
   bool any = false;
   for (FlatGroup& group : groups_) {
     Communicator* communicator = communicators_.reduction(group.reduction());
-    if (!group.sharded() || !communicator) continue;
+    if (!group.sharded() || group.shards_everything() || !communicator) continue;
     if (!any) context.order(context.streams.compute, context.streams.reduction);
     any = true;
     for (const FlatBucket& bucket : group.buckets())
@@ -58,12 +63,14 @@ void GradientReducer::gather_parameters(Context& context) {
 }
 
 void GradientReducer::weights_changed(Context& context) {
-  for (FlatGroup& group : groups_)
+  for (FlatGroup& group : groups_) {
+    if (group.shards_everything()) continue;  // gathered anew before the next use
     for (const FlatBucket& bucket : group.buckets()) {
       const int64_t begin = group.own_begin(bucket), count = group.own_count(bucket);
       const FlatGroup::State state = group.state(bucket, begin, count);
       if (state.separate_master) context.launch(cast(state.weight, group.value(begin, count)));
     }
+  }
   gather_parameters(context);
 }
 

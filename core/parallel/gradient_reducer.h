@@ -1,6 +1,6 @@
 #pragma once
 // Sums gradients over their groups, bucket by bucket, while backward goes on; gathers parameters
-// again after a sharded step.
+// again after a step with sharded optimizer state. Groups that shard everything are Fsdp's.
 
 #include <vector>
 
@@ -13,6 +13,8 @@ class GradientReducer {
  public:
   GradientReducer(std::vector<FlatGroup>& groups, const Communicators& communicators, bool overlap);
 
+  /// Clears the gradients.
+  void begin_step(Context& context);
   /// The backward of `block` (and of all higher ones) of the step's last micro-batch is launched.
   void block_done(Context& context, int64_t block);
   /// Reduces what is left; compute waits for all of it.

@@ -107,6 +107,7 @@ void add_memory_and_traffic(const Report& r, Json::Value& json) {
   memory["capacity_bytes"] = r.memory_capacity_bytes > 0
                                  ? Json::Value(Json::Int64(r.memory_capacity_bytes))
                                  : Json::Value();
+  if (r.host_bytes > 0) memory["host_bytes"] = Json::Int64(r.host_bytes);
   memory["fullest_rank"] = Json::Int64(r.fullest_rank);
   for (int c = 0; c < kMemoryClasses; ++c)
     memory["classes"][memory_class_name(static_cast<MemoryClass>(c))] =

@@ -63,6 +63,7 @@ struct Report {
   StepParts parts;                        ///< of that step, mean over ranks
   std::vector<StepParts> parts_per_rank;  ///< of that step
   std::vector<int64_t> peak_bytes_per_rank;
+  int64_t host_bytes = 0;             ///< largest of a rank: state offloaded to host memory
   int64_t memory_capacity_bytes = 0;  ///< of a rank; 0: unknown
   int64_t fullest_rank = 0;
   std::array<int64_t, kMemoryClasses> classes_of_fullest{};  ///< at its peak

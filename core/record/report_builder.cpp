@@ -97,10 +97,13 @@ void ReportBuilder::build_throughput(Report& report, double peak, double hardwar
   report.samples_per_second =
       steps * static_cast<double>(scenario_.training_config.global_batch_size) / sums.seconds;
   const double model_flop = training_flop_per_step(scenario_);
+  if (hardware_flop <= 0)
+    hardware_flop =
+        model_flop * (1 + recompute_flop_per_token(scenario_) / training_flop_per_token(scenario_));
   const double could = peak * static_cast<double>(grid_.world()) * sums.seconds;
   if (could > 0) {
     report.mfu = model_flop * steps / could;
-    report.hfu = (hardware_flop > 0 ? hardware_flop : model_flop) * steps / could;
+    report.hfu = hardware_flop * steps / could;
   }
   report.traffic_per_step = per_step(sums.traffic, sums.steps);
   report.traffic_by_purpose = per_step(sums.by_purpose, sums.steps);
@@ -122,6 +125,7 @@ void ReportBuilder::build_memory(Report& report) const {
   report.memory_capacity_bytes = capacity_;
   for (size_t r = 0; r < peaks_.size(); ++r) {
     report.peak_bytes_per_rank.push_back(peaks_[r].peak);
+    report.host_bytes = std::max(report.host_bytes, peaks_[r].host);
     if (peaks_[r].peak > peaks_[static_cast<size_t>(report.fullest_rank)].peak)
       report.fullest_rank = static_cast<int64_t>(r);
   }

@@ -27,7 +27,7 @@ class ReportBuilder {
   int64_t last_step() const { return last_step_; }
 
   /// Everything that follows from the steps. `peak_flop_per_second` of one GPU, 0: unknown;
-  /// `hardware_flop_per_step` of all ranks with recompute, 0: equal to the model's.
+  /// `hardware_flop_per_step` of all ranks with recompute, 0: by arithmetic.
   Report build(double peak_flop_per_second, double hardware_flop_per_step) const;
 
  private:

@@ -1,5 +1,7 @@
 #include "core/scenario/model_size.h"
 
+#include <algorithm>
+
 #include "core/scenario/sharding.h"
 
 namespace moetwin {
@@ -59,13 +61,19 @@ ParameterCount count(const Scenario& s, const ParallelSizes& sizes, LayerRange l
   return n;
 }
 
-StateBytes state_bytes(const BytesPerParameter& each, int64_t parameters, int64_t shards) {
-  return {each.weight * parameters, each.gradient * parameters,
-          each.optimizer * ((parameters + shards - 1) / shards)};
-}
-
-int64_t shards(const Scenario& scenario, int64_t copies) {
-  return sharding_of(scenario.distributed_config).shard != Shard::nothing ? copies : 1;
+StateBytes state_bytes(const Scenario& s, const BytesPerParameter& each, int64_t parameters,
+                       int64_t shards) {
+  const Shard shard = sharding_of(s.distributed_config).shard;
+  const int64_t share = (parameters + shards - 1) / shards;
+  const bool all = shard == Shard::everything && shards > 1;
+  StateBytes bytes;
+  bytes.gradients = each.gradient * (all ? share : parameters);
+  if (all && s.distributed_config.fsdp.cpu_offload) return bytes;
+  // Gathered 16-bit weights are made from the share of the master copy.
+  bytes.weights =
+      all ? (each.weight < each.gradient ? 0 : each.weight * share) : each.weight * parameters;
+  bytes.optimizer = each.optimizer * (shard == Shard::nothing ? parameters : share);
+  return bytes;
 }
 
 }  // namespace
@@ -99,21 +107,31 @@ StateBytes& StateBytes::operator+=(const StateBytes& other) {
   return *this;
 }
 
+int64_t dense_shards(const Scenario& scenario, const ParallelSizes& sizes, int64_t gpus_per_node) {
+  if (!sharding_of(scenario.distributed_config).inside_node) return sizes.ddp;
+  return std::clamp<int64_t>(gpus_per_node / sizes.tp, 1, sizes.ddp);
+}
+
+int64_t expert_shards(const Scenario& scenario, const ParallelSizes& sizes, int64_t gpus_per_node) {
+  if (!sharding_of(scenario.distributed_config).inside_node) return sizes.edp;
+  return std::clamp<int64_t>(gpus_per_node / (sizes.ep * sizes.etp), 1, sizes.edp);
+}
+
 StateBytes dense_state_bytes(const Scenario& scenario, const ParallelSizes& sizes,
-                             const ParameterCount& on_rank) {
+                             const ParameterCount& on_rank, int64_t gpus_per_node) {
   TrainingConfig router = scenario.training_config;
   if (router.dtype != "fp64") router.dtype = "fp32";
-  const int64_t copies = shards(scenario, sizes.ddp);
-  StateBytes bytes = state_bytes(bytes_per_parameter(scenario.training_config),
-                                 on_rank.dense() - on_rank.router, copies);
-  bytes += state_bytes(bytes_per_parameter(router), on_rank.router, copies);
+  const int64_t shards = dense_shards(scenario, sizes, gpus_per_node);
+  StateBytes bytes = state_bytes(scenario, bytes_per_parameter(scenario.training_config),
+                                 on_rank.dense() - on_rank.router, shards);
+  bytes += state_bytes(scenario, bytes_per_parameter(router), on_rank.router, shards);
   return bytes;
 }
 
 StateBytes expert_state_bytes(const Scenario& scenario, const ParallelSizes& sizes,
-                              const ParameterCount& on_rank) {
-  return state_bytes(bytes_per_parameter(scenario.training_config), on_rank.expert,
-                     shards(scenario, sizes.edp));
+                              const ParameterCount& on_rank, int64_t gpus_per_node) {
+  return state_bytes(scenario, bytes_per_parameter(scenario.training_config), on_rank.expert,
+                     expert_shards(scenario, sizes, gpus_per_node));
 }
 
 ForwardFlop forward_flop_per_token(const Scenario& s) {
@@ -138,6 +156,16 @@ ForwardFlop forward_flop_per_token(const Scenario& s) {
   f.dense_ffn = dense_layers * ffn(m.activation, m.ffn_width());
   f.head = 2 * h * static_cast<double>(m.vocab_size);
   return f;
+}
+
+double recompute_flop_per_token(const Scenario& scenario) {
+  const TrainingConfig& t = scenario.training_config;
+  const ForwardFlop f = forward_flop_per_token(scenario);
+  if (t.recompute == "full") return f.total() - f.router - f.head;
+  const auto& modules = t.recompute_modules;
+  const bool core = t.recompute == "selective" &&
+                    std::find(modules.begin(), modules.end(), "attention_core") != modules.end();
+  return core ? f.scores : 0;
 }
 
 double training_flop_per_token(const Scenario& scenario) {

@@ -52,13 +52,16 @@ struct StateBytes {
   int64_t total() const { return weights + gradients + optimizer; }
   StateBytes& operator+=(const StateBytes& other);
 };
-/// Of the dense parameters; ZeRO-1 leaves each rank of the dense-DP group ceil(n / DDP) of the
-/// optimizer state.
+/// Over how many ranks a sharding strategy spreads dense parameters and experts. `gpus_per_node`
+/// matters for hybrid sharding only.
+int64_t dense_shards(const Scenario& scenario, const ParallelSizes& sizes, int64_t gpus_per_node);
+int64_t expert_shards(const Scenario& scenario, const ParallelSizes& sizes, int64_t gpus_per_node);
+/// Of the dense parameters and of the routed experts, on the GPU and between uses: with sharding
+/// ceil(n / shards) of what the strategy shards; nothing of what is offloaded.
 StateBytes dense_state_bytes(const Scenario& scenario, const ParallelSizes& sizes,
-                             const ParameterCount& on_rank);
-/// Of the routed experts; ZeRO-1 shards over the expert-DP group, ceil(n / EDP).
+                             const ParameterCount& on_rank, int64_t gpus_per_node = 8);
 StateBytes expert_state_bytes(const Scenario& scenario, const ParallelSizes& sizes,
-                              const ParameterCount& on_rank);
+                              const ParameterCount& on_rank, int64_t gpus_per_node = 8);
 
 /// Model FLOP of the forward of one token (semantics 7): matrix multiplications only, a
 /// multiply-add is 2, scores and values over the full sequence. All layers together.
@@ -75,6 +78,9 @@ struct ForwardFlop {
   }
 };
 ForwardFlop forward_flop_per_token(const Scenario& scenario);
+/// Of it, what training_config.recompute does twice: full: all but router and head; selective:
+/// scores and values with attention_core, no product with expert_activation.
+double recompute_flop_per_token(const Scenario& scenario);
 /// Forward and backward: the backward is twice the forward.
 double training_flop_per_token(const Scenario& scenario);
 /// Of one step: x global_batch_size x sequence_length.

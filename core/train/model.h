@@ -30,6 +30,7 @@ class Model {
   static std::vector<int64_t> moe_layers(const ModelConfig& model);
 
  private:
+  bool tied_;  ///< the head reads the embedding's table
   Embedding embedding_;
   Dropout embedding_dropout_;
   std::vector<TransformerLayer> layers_;

@@ -65,6 +65,7 @@ void Optimizer::update(Context& context, const Tensor& factor, int64_t step) con
     for (const FlatBucket& bucket : group.buckets()) {
       const int64_t own_begin = group.own_begin(bucket),
                     own_end = own_begin + group.own_count(bucket);
+      group.fetch(context, bucket);
       for (const FlatSegment& segment : bucket.segments) {
         const int64_t begin = std::max(own_begin, segment.begin);
         const int64_t count = std::min(own_end, segment.begin + segment.count) - begin;
@@ -88,6 +89,7 @@ void Optimizer::update(Context& context, const Tensor& factor, int64_t step) con
         }
         if (state.separate_master) context.launch(cast(state.weight, group.value(begin, count)));
       }
+      group.put_back(context, bucket);
     }
   }
 }

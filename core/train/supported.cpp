@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
-#include "core/scenario/sharding.h"
 
 namespace moetwin {
 
@@ -22,9 +21,6 @@ void check_supported(const Scenario& s) {
   if (d.expert_tensor_parallel_size > 1)
     refuse("distributed_config.expert_tensor_parallel_size",
            std::to_string(d.expert_tensor_parallel_size), "1");
-  if (sharding_of(d).shard == Shard::everything)
-    refuse("distributed_config.fsdp.sharding_strategy", sharding_of(d).name,
-           "NO_SHARD, SHARD_OPTIMIZER; zero_stage 0, 1");
   if (s.training_config.recompute != "none")
     refuse("training_config.recompute", s.training_config.recompute, "none");
   if (s.training_config.dtype == "fp16" && s.training_config.numerics == "full")

@@ -53,8 +53,10 @@ Trainer::Trainer(Backend& device, const Scenario& scenario, const Grid& grid,
                                scenario.training_config.optimizer == "adamw")),
       reducer_(groups_, communicators_,
                scenario.distributed_config.comm_optimization.gradient_reduction_overlap),
+      fsdp_(context_, grid, scenario.distributed_config, groups_),
       optimizer_(scenario.training_config, groups_, communicators_.world.get(),
                  static_cast<double>(nominal_tokens_)) {
+  context_.units = &fsdp_;
   for (FlatGroup& group : groups_) group.initialise(context_);
   if (services_.data)
     order_ = std::make_unique<BatchOrder>(context_.seed, services_.data->sequences(Split::train),
@@ -118,7 +120,8 @@ void Trainer::train_step(int64_t step) {
   std::vector<LayerStep> layers;
   context_.launch(fill(figures_, {}));
   balance_.begin_step();
-  for (FlatGroup& group : groups_) context_.launch(fill(group.gradients(), {}));
+  reducer_.begin_step(context_);
+  fsdp_.begin_step();
   for (int64_t index = 0; index < accumulation_; ++index) {
     MicroBatch batch = micro_batch(step, index);
     Model::Saved saved;
@@ -141,6 +144,7 @@ void Trainer::train_step(int64_t step) {
   }
   balance_.check_records(accumulation_);
   reducer_.finish(context_);
+  fsdp_.finish(context_);
   if (services_.hooks.after_gradients) services_.hooks.after_gradients(*this, step);
   {
     const PhaseScope phase(context_.device, context_.phase, Phase::optimizer, "optimizer");

@@ -11,6 +11,7 @@
 #include "core/moe/routing_trace.h"
 #include "core/parallel/communicators.h"
 #include "core/parallel/flat_parameters.h"
+#include "core/parallel/fsdp.h"
 #include "core/parallel/gradient_reducer.h"
 #include "core/record/run_sink.h"
 #include "core/scenario/scenario.h"
@@ -85,6 +86,7 @@ class Trainer {
   Model model_;
   std::vector<FlatGroup> groups_;
   GradientReducer reducer_;
+  Fsdp fsdp_;
   Optimizer optimizer_;
   std::unique_ptr<BatchOrder> order_;
   double last_end_ = 0;

@@ -67,10 +67,28 @@ class Reader {
   const char* at_;
 };
 
+/// The whole parameter, not-a-number where nothing has been put yet.
+std::vector<double>& whole(GlobalTensors& tensors, const Parameter& p) {
+  auto& all = tensors[p.name];
+  all.resize(static_cast<size_t>(p.global[0] * p.global[1] * p.global[2]),
+             std::numeric_limits<double>::quiet_NaN());
+  return all;
+}
+
 /// Puts this rank's owned elements where they belong.
 void scatter(Trainer& trainer, GlobalTensors& tensors, bool gradients) {
   for (FlatGroup& group : trainer.groups()) {
     if (!group.counts_in_norm()) continue;
+    if (!gradients && group.shards_everything()) {
+      group.for_each_piece(trainer.context(), [&](const StatePiece& piece) {
+        const Parameter& p = *piece.parameter;
+        const std::vector<double> own = to_doubles(trainer, piece.weight);
+        auto& all = whole(tensors, p);
+        for (int64_t i = 0; i < piece.count; ++i)
+          all[static_cast<size_t>(p.global_index(piece.first + i))] = own[static_cast<size_t>(i)];
+      });
+      continue;
+    }
     for (const FlatBucket& bucket : group.buckets()) {
       const int64_t begin = group.own_begin(bucket), end = begin + group.own_count(bucket);
       const std::vector<double> own =
@@ -78,9 +96,7 @@ void scatter(Trainer& trainer, GlobalTensors& tensors, bool gradients) {
                                         : group.value(begin, end - begin));
       for (const FlatPlace& place : group.places()) {
         const Parameter& p = *place.parameter;
-        auto& all = tensors[p.name];
-        all.resize(static_cast<size_t>(p.global[0] * p.global[1] * p.global[2]),
-                   std::numeric_limits<double>::quiet_NaN());
+        auto& all = whole(tensors, p);
         for (int64_t i = std::max(begin, place.begin);
              i < std::min(end, place.begin + p.elements()); ++i)
           all[static_cast<size_t>(p.global_index(i - place.begin))] =
@@ -92,17 +108,26 @@ void scatter(Trainer& trainer, GlobalTensors& tensors, bool gradients) {
 
 std::map<std::string, uint64_t> checksum(Trainer& trainer) {
   std::map<std::string, uint64_t> sums;
-  for (const Parameter& p : trainer.parameters().all()) {
+  const auto add = [&](const Parameter& p, const std::string& part, const Tensor& tensor) {
     uint64_t hash = 1469598103934665603ull;
-    for (const double v : to_doubles(trainer, p.value)) {
+    for (const double v : to_doubles(trainer, tensor)) {
       uint64_t bits;
       std::memcpy(&bits, &v, sizeof bits);
       hash = (hash ^ bits) * 1099511628211ull;
     }
     // Experts of the same ids are replicas; the place in the global tensor tells which.
     sums[p.name + "@" + std::to_string(p.offset[0]) + "," + std::to_string(p.offset[1]) + "," +
-         std::to_string(p.offset[2])] = hash;
-  }
+         std::to_string(p.offset[2]) + part] = hash;
+  };
+  for (const Parameter& p : trainer.parameters().all())
+    if (p.value.defined()) add(p, "", p.value);
+  // Sharded parameters are nowhere whole; shares have copies with hybrid sharding.
+  for (FlatGroup& group : trainer.groups())
+    if (group.shards_everything())
+      group.for_each_piece(trainer.context(), [&](const StatePiece& piece) {
+        add(*piece.parameter, "+" + std::to_string(piece.first) + ":" + std::to_string(piece.count),
+            piece.weight);
+      });
   return sums;
 }
 
