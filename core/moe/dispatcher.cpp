@@ -95,6 +95,21 @@ Tensor AllToAllDispatcher::summed(Context& context, const Tensor& returned,
   return out;
 }
 
+void AllToAllDispatcher::read_counts(Context& context, const MicroBatch& batch,
+                                     const Tensor& buffer, int64_t tokens,
+                                     DispatchSaved& saved) const {
+  std::vector<int64_t> host(static_cast<size_t>(buffer.elements()));
+  context.to_host(buffer, host.data(), ep_ ? context.streams.dispatch : context.streams.compute);
+  if (const int64_t mark = host[static_cast<size_t>(config_.experts)]; mark != 0)
+    throw Error(
+        ErrorClass::non_finite,
+        fmt::format(
+            "non-finite router logit: step {}, layer {}, rank {}, token {} of the global batch",
+            batch.step, config_.layer, context.device.properties().rank,
+            batch.first_token() + mark - 1));
+  lay_out(host, tokens, saved);
+}
+
 Tensor AllToAllDispatcher::forward(Context& context, const MicroBatch& batch,
                                    const Routing& routing, const Tensor& buffer, const Tensor& x,
                                    Experts& experts, const std::function<void()>& beside,
@@ -110,14 +125,17 @@ Tensor AllToAllDispatcher::forward(Context& context, const MicroBatch& batch,
   plan.capacity = expert_capacity(config_.moe, tokens);
   plan.by_probability = config_.moe.drop_policy == "probability";
   plan.chunks = chunks;
-  saved.position = index("position of assignments");
-  saved.source = index("source of rows");
-  context.launch(
-      dispatch_plan(routing.ids, routing.weights, routing.counts, saved.position, saved.source,
-                    buffer.slice(config_.experts + 1, {config_.experts * chunks + 1}), plan));
-  if (ep_) {
-    context.order(context.streams.compute, context.streams.dispatch);
-    exchange_counts(context, buffer);
+  const bool planned = !saved.chunks.empty();
+  if (!planned) {
+    saved.position = index("position of assignments");
+    saved.source = index("source of rows");
+    context.launch(
+        dispatch_plan(routing.ids, routing.weights, routing.counts, saved.position, saved.source,
+                      buffer.slice(config_.experts + 1, {config_.experts * chunks + 1}), plan));
+    if (ep_) {
+      context.order(context.streams.compute, context.streams.dispatch);
+      exchange_counts(context, buffer);
+    }
   }
   // Tokens are gathered into expert order while the counts travel.
   std::vector<Tensor> gathered;
@@ -126,21 +144,15 @@ Tensor AllToAllDispatcher::forward(Context& context, const MicroBatch& batch,
     range.top_k = k;
     range.first = chunk_begin(tokens, chunks, c) * k;
     range.count = chunk_begin(tokens, chunks, c + 1) * k - range.first;
-    if (plan.capacity >= 0) range.count = std::min(range.count, plan.capacity * config_.experts);
+    if (planned)
+      range.count = saved.chunks[static_cast<size_t>(c)].own_rows;
+    else if (plan.capacity >= 0)
+      range.count = std::min(range.count, plan.capacity * config_.experts);
     gathered.push_back(context.memory.allocate({range.count, hidden}, x.dtype,
                                                MemoryClass::communication, "gathered tokens"));
     context.launch(permute(x, saved.source, gathered.back(), range));
   }
-  std::vector<int64_t> host(static_cast<size_t>(buffer.elements()));
-  context.to_host(buffer, host.data(), ep_ ? context.streams.dispatch : context.streams.compute);
-  if (const int64_t mark = host[static_cast<size_t>(config_.experts)]; mark != 0)
-    throw Error(
-        ErrorClass::non_finite,
-        fmt::format(
-            "non-finite router logit: step {}, layer {}, rank {}, token {} of the global batch",
-            batch.step, config_.layer, context.device.properties().rank,
-            batch.first_token() + mark - 1));
-  lay_out(host, tokens, saved);
+  if (!planned) read_counts(context, batch, buffer, tokens, saved);
 
   std::vector<Tensor> arriving(saved.chunks.size());
   std::vector<Event> arrived(saved.chunks.size());

@@ -51,7 +51,8 @@ class Dispatcher {
   /// The part of it that the router writes: i64 [E+1].
   virtual Tensor router_counts(const Tensor& count_buffer) const = 0;
   /// Sends the tokens of x [T,H] through the experts; out [T,H] is their weighted combination.
-  /// `beside` is launched while the first exchange is under way.
+  /// `beside` is launched while the first exchange is under way. Where `saved` holds the plan of an
+  /// earlier forward (recompute), that plan is followed; count_buffer is then undefined.
   virtual Tensor forward(Context& context, const MicroBatch& batch, const Routing& routing,
                          const Tensor& count_buffer, const Tensor& x, Experts& experts,
                          const std::function<void()>& beside, DispatchSaved& saved) = 0;
@@ -85,6 +86,9 @@ class AllToAllDispatcher : public Dispatcher {
   /// Plans chunk sizes from what the host read: this rank's kept rows and those of every peer for
   /// its experts.
   void lay_out(const std::vector<int64_t>& host, int64_t tokens, DispatchSaved& saved) const;
+  /// The one host sync.
+  void read_counts(Context& context, const MicroBatch& batch, const Tensor& count_buffer,
+                   int64_t tokens, DispatchSaved& saved) const;
   void exchange_counts(Context& context, const Tensor& count_buffer) const;
   /// Sends `rows` of the chunk to the experts' ranks; returns what arrived, by source rank. Leaves
   /// the event of arrival.

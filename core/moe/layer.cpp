@@ -26,8 +26,14 @@ MoeLayer::MoeLayer(std::unique_ptr<Router> router, std::unique_ptr<Dispatcher> d
 Tensor MoeLayer::forward(Context& context, const MicroBatch& batch, const Tensor& x, Saved& saved) {
   saved.x = x;
   saved.beside.resize(beside_.size());
-  const Tensor counts = dispatcher_->count_buffer(context);
-  saved.routing = router_->forward(context, batch, x, dispatcher_->router_counts(counts));
+  const bool again = saved.routing.ids.defined();
+  Tensor counts;
+  if (again) {
+    router_->restore_input(context, batch, x, saved.routing);
+  } else {
+    counts = dispatcher_->count_buffer(context);
+    saved.routing = router_->forward(context, batch, x, dispatcher_->router_counts(counts));
+  }
   std::vector<Tensor> others(beside_.size());
   const auto run_beside = [&] {
     for (size_t i = 0; i < beside_.size(); ++i)
@@ -42,6 +48,16 @@ Tensor MoeLayer::forward(Context& context, const MicroBatch& batch, const Tensor
     context.launch(scaled_add(others[i], y, attr));
   }
   return y;
+}
+
+void MoeLayer::forget(Saved& saved) {
+  saved.x = {};
+  saved.routing.input = {};
+  saved.beside.clear();
+  for (DispatchChunk& chunk : saved.dispatch.chunks) {
+    chunk.expert_out = {};
+    chunk.saved = {};
+  }
 }
 
 Tensor MoeLayer::backward(Context& context, const MicroBatch& batch, const Tensor& dy,

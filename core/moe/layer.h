@@ -29,8 +29,11 @@ class MoeLayer {
   MoeLayer(std::unique_ptr<Router> router, std::unique_ptr<Dispatcher> dispatcher,
            std::unique_ptr<Experts> experts, std::vector<Beside> beside, double routed_weight);
 
-  /// x [T,H] -> [T,H].
+  /// x [T,H] -> [T,H]. After `forget` the same again from the cached routing: nothing is decided,
+  /// counted or recorded anew, and the host need not wait for sizes.
   Tensor forward(Context& context, const MicroBatch& batch, const Tensor& x, Saved& saved);
+  /// Drops all but the routing and the plan of the dispatch.
+  static void forget(Saved& saved);
   Tensor backward(Context& context, const MicroBatch& batch, const Tensor& dy, Saved& saved);
 
  private:

@@ -66,6 +66,20 @@ RouterLossAttr LearnedRouter::loss_attr(const MicroBatch& batch, const Routing& 
   return attr;
 }
 
+void LearnedRouter::restore_input(Context& context, const MicroBatch& batch, const Tensor& x,
+                                  Routing& routing) {
+  const RouterInputAttr input = input_attr(context, batch);
+  // Jitter must not reach the experts, so the router jitters a copy; without jitter and narrowing x
+  // itself serves.
+  if (input.jitter == 0 && x.dtype == context.real()) {
+    routing.input = x;
+    return;
+  }
+  routing.input =
+      context.memory.allocate(x.shape, context.real(), MemoryClass::router, "router input");
+  context.launch(router_input(x, routing.input, input));
+}
+
 Routing LearnedRouter::forward(Context& context, const MicroBatch& batch, const Tensor& x,
                                const Tensor& counts) {
   const int64_t tokens = x.shape[0], experts = moe_.num_experts, k = moe_.top_k;
@@ -74,15 +88,7 @@ Routing LearnedRouter::forward(Context& context, const MicroBatch& batch, const 
   };
   Routing r;
   r.counts = counts;
-  const RouterInputAttr input = input_attr(context, batch);
-  // Jitter must not reach the experts, so the router jitters a copy; without jitter and narrowing x
-  // itself serves.
-  if (input.jitter == 0 && x.dtype == context.real()) {
-    r.input = x;
-  } else {
-    r.input = make(x.shape, context.real(), "router input");
-    context.launch(router_input(x, r.input, input));
-  }
+  restore_input(context, batch, x, r);
   r.logits = make({tokens, experts}, context.real(), "router logits");
   r.weight = acting_weight(context, batch);
   context.launch(gemm(r.input, r.weight, {}, r.logits, {}, {}));

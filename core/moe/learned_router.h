@@ -16,6 +16,8 @@ class LearnedRouter : public Router {
   LearnedRouter(ParameterSet& parameters, const RouterSetup& setup, std::optional<Script> script);
   Routing forward(Context& context, const MicroBatch& batch, const Tensor& x,
                   const Tensor& counts) override;
+  void restore_input(Context& context, const MicroBatch& batch, const Tensor& x,
+                     Routing& routing) override;
   void backward(Context& context, const MicroBatch& batch, const Routing& routing,
                 const Tensor& d_weights, const Tensor& dx) override;
 

@@ -33,6 +33,9 @@ class Router {
   /// x [T,H]. `counts` i64 [E+1] (control) is written and becomes routing.counts.
   virtual Routing forward(Context& context, const MicroBatch& batch, const Tensor& x,
                           const Tensor& counts) = 0;
+  /// Makes `routing.input`, which recompute has dropped, again; the decision stands. A router
+  /// without one has nothing to do.
+  virtual void restore_input(Context&, const MicroBatch&, const Tensor&, Routing&) {}
   /// d_weights real [T,k]: gradient of the task loss. Adds to dx [T,H] and to the gradients of the
   /// router's parameters.
   virtual void backward(Context& context, const MicroBatch& batch, const Routing& routing,

@@ -38,29 +38,38 @@ RotaryAttr Attention::rotary_attr(bool inverse) const {
   return attr;
 }
 
+void Attention::core(Context& context, Saved& saved) const {
+  const int64_t tokens = saved.qkv.shape[0];
+  saved.out =
+      context.activation({tokens, heads_.query_heads * heads_.head_dim}, "attention output");
+  saved.lse = context.memory.allocate({tokens, heads_.query_heads}, context.real(),
+                                      MemoryClass::activations, "attention log-sum-exp");
+  context.launch(attention(saved.qkv, saved.out, saved.lse, heads_));
+}
+
 Tensor Attention::forward(Context& context, const Tensor& x, Saved& saved) const {
   const int64_t tokens = x.shape[0];
-  const auto statistic = [&](int64_t heads, const char* name) {
-    return context.memory.allocate({tokens, heads}, context.real(), MemoryClass::activations, name);
-  };
   saved.x = x;
   saved.qkv = qkv_.forward(context, x);
   if (qk_norm_) {
     saved.projected = saved.qkv;
     saved.qkv = context.activation(saved.projected.shape, "normed qkv");
-    saved.norm_rstd = statistic(heads_.query_heads + heads_.kv_heads, "qk norm rstd");
+    saved.norm_rstd =
+        context.memory.allocate({tokens, heads_.query_heads + heads_.kv_heads}, context.real(),
+                                MemoryClass::activations, "qk norm rstd");
     context.launch(qk_norm(saved.projected, gamma_q_->value, gamma_k_->value, saved.qkv,
                            saved.norm_rstd, heads_));
   }
   if (rotary_) context.launch(rotary(saved.qkv, rotary_attr(false)));
-  saved.out =
-      context.activation({tokens, heads_.query_heads * heads_.head_dim}, "attention output");
-  saved.lse = statistic(heads_.query_heads, "attention log-sum-exp");
-  context.launch(attention(saved.qkv, saved.out, saved.lse, heads_));
+  core(context, saved);
   return out_.forward(context, saved.out);
 }
 
-Tensor Attention::backward(Context& context, const Saved& saved, const Tensor& dy) const {
+Tensor Attention::backward(Context& context, Saved& saved, const Tensor& dy) const {
+  if (!saved.out.defined()) {
+    const PhaseScope phase(context.device, context.phase, Phase::recompute, "recompute");
+    core(context, saved);
+  }
   Tensor d_out = out_.backward(context, saved.out, dy);
   Tensor d_qkv = context.activation(saved.qkv.shape, "qkv gradient");
   context.launch(attention_backward(saved.qkv, saved.out, saved.lse, d_out, d_qkv, heads_));

@@ -14,18 +14,20 @@ class Attention {
     Tensor x;          ///< input of the projection
     Tensor projected;  ///< before QK norm (only with it)
     Tensor norm_rstd;
-    Tensor qkv;  ///< what attention reads
-    Tensor out, lse;
+    Tensor qkv;       ///< what attention reads
+    Tensor out, lse;  ///< made again by the backward where they were dropped (recompute)
   };
   Attention() = default;
   Attention(ParameterSet& parameters, const ModelConfig& model, const std::string& name,
             double output_init_std, int64_t block);
 
   Tensor forward(Context& context, const Tensor& x, Saved& saved) const;
-  Tensor backward(Context& context, const Saved& saved, const Tensor& dy) const;
+  Tensor backward(Context& context, Saved& saved, const Tensor& dy) const;
 
  private:
   RotaryAttr rotary_attr(bool inverse) const;
+  /// Scores, softmax, values: writes saved.out and saved.lse from saved.qkv.
+  void core(Context& context, Saved& saved) const;
   HeadsAttr heads_;
   bool rotary_ = false, qk_norm_ = false;
   double rotary_base_ = 10000, rotary_scaling_ = 1;

@@ -26,7 +26,7 @@ struct RunInfo {
   std::string backend;      ///< "sim" | "cuda"
   std::string cluster;      ///< Cluster::description()
   DeviceProperties device;  ///< of any rank: name, memory_bytes, peak_flop_per_second, peak_source
-  double hardware_flop_per_step = 0;  ///< all ranks, with recompute; 0: equal to the model's FLOP
+  double hardware_flop_per_step = 0;  ///< all ranks, with recompute; 0: by arithmetic
   Json::Value settings;               ///< of the scenario and the machine, as they ended up
   std::vector<std::string> notes;     ///< for the summary: substituted routers, warnings
   /// Called once per step, in step order, when the step is complete; under the record's lock.

@@ -57,8 +57,19 @@ MoeLayer make_moe(ParameterSet& parameters, const LayerSetup& setup, int64_t lay
 }
 }  // namespace
 
-TransformerLayer::TransformerLayer(ParameterSet& parameters, const LayerSetup& setup,
-                                   int64_t layer) {
+Recompute recompute_of(const TrainingConfig& config) {
+  Recompute r;
+  r.full = config.recompute == "full";
+  if (config.recompute != "selective") return r;
+  for (const std::string& module : config.recompute_modules) {
+    r.attention_core |= module == "attention_core";
+    r.expert_activation |= module == "expert_activation";
+  }
+  return r;
+}
+
+TransformerLayer::TransformerLayer(ParameterSet& parameters, const LayerSetup& setup, int64_t layer)
+    : recompute_(recompute_of(setup.scenario.training_config)) {
   const ModelConfig& model = setup.scenario.model_config;
   const std::string name = "layers." + std::to_string(layer);
   const int64_t block = layer + 1;
@@ -80,6 +91,26 @@ TransformerLayer::TransformerLayer(ParameterSet& parameters, const LayerSetup& s
 
 Tensor TransformerLayer::forward(Context& context, const MicroBatch& batch, const Tensor& x,
                                  Saved& saved) {
+  const Tensor out = run(context, batch, x, saved);
+  if (batch.backward) forget(x, saved);
+  return out;
+}
+
+void TransformerLayer::forget(const Tensor& x, Saved& saved) const {
+  if (recompute_.full) {
+    MoeLayer::Saved moe = std::move(saved.moe);
+    MoeLayer::forget(moe);
+    saved = {};
+    saved.x = x;
+    saved.moe = std::move(moe);
+  }
+  if (recompute_.attention_core) saved.attention.out = saved.attention.lse = {};
+  if (recompute_.expert_activation)
+    for (DispatchChunk& chunk : saved.moe.dispatch.chunks) chunk.saved.hidden = {};
+}
+
+Tensor TransformerLayer::run(Context& context, const MicroBatch& batch, const Tensor& x,
+                             Saved& saved) {
   const Tensor normed = attention_norm_.forward(context, x, saved.attention_norm);
   const Tensor attended = attention_.forward(context, normed, saved.attention);
   attention_dropout_.apply(context, batch, attended);
@@ -95,6 +126,10 @@ Tensor TransformerLayer::forward(Context& context, const MicroBatch& batch, cons
 
 Tensor TransformerLayer::backward(Context& context, const MicroBatch& batch, const Tensor& dy,
                                   Saved& saved) {
+  if (recompute_.full) {
+    const PhaseScope phase(context.device, context.phase, Phase::recompute, "recompute");
+    run(context, batch, saved.x, saved);
+  }
   // dy is the gradient of both branches; dropout needs a copy of it.
   const auto branch = [&](const Dropout& dropout, const Tensor& gradient) {
     if (!dropout.active(batch)) return gradient;

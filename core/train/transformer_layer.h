@@ -25,9 +25,18 @@ struct LayerSetup {
   std::shared_ptr<const RoutingTrace> trace;
 };
 
+/// What training_config.recompute leaves out of what a layer keeps for its backward.
+struct Recompute {
+  bool full = false;               ///< all but the input, the routing and the plan of the dispatch
+  bool attention_core = false;     ///< output and log-sum-exp of attention
+  bool expert_activation = false;  ///< the experts' hidden values
+};
+Recompute recompute_of(const TrainingConfig& config);
+
 class TransformerLayer {
  public:
   struct Saved {
+    Tensor x;  ///< input of the layer, where all else is recomputed
     Norm::Saved attention_norm, ffn_norm;
     Attention::Saved attention;
     Ffn::Saved ffn;
@@ -40,6 +49,11 @@ class TransformerLayer {
   bool is_moe() const { return moe_.has_value(); }
 
  private:
+  Tensor run(Context& context, const MicroBatch& batch, const Tensor& x, Saved& saved);
+  /// Drops what the backward makes again.
+  void forget(const Tensor& x, Saved& saved) const;
+
+  Recompute recompute_;
   Norm attention_norm_, ffn_norm_;
   Attention attention_;
   Dropout attention_dropout_, ffn_dropout_;

@@ -90,6 +90,27 @@ TEST_CASE("the fitting variants fit an 80 GB GPU") {
 }
 
 TEST_CASE(
+    "hybrid sharding with offload: shares in host memory, whole layers only while they are used") {
+  const Json::Value r = run("seed-fsdp.json");
+  CHECK(r["verdicts"].size() == 0);
+  const double hidden = 2048, layers = 24, width = 4 * hidden;
+  const double expert = layers * 8 * (2 * hidden * width + width + hidden);
+  // Embedding, positions, last norm; per layer two norms, attention, dense FFN. Scripted routers
+  // have no weights, but the stand-in of a learned one computes with them.
+  const double dense = (32000 + 1024) * hidden + 2 * hidden +
+                       layers * (4 * hidden + 4 * hidden * hidden + 4 * hidden +
+                                 2 * hidden * width + width + hidden + hidden * 16);
+  // A node has 8 copies of the dense parameters and 4 of each expert.
+  const double share = dense / 8 + expert / 4;
+  CHECK(r["memory"]["host_bytes"].asDouble() == Approx(12 * share).epsilon(1e-3));
+  // Two layers are gathered at most; the embedding is as large as half of one.
+  CHECK(of_class(r, "parameters") < 3 * 2 * (dense + expert) / layers);
+  const double peak = r["memory"]["peak_bytes_per_rank"][0].asDouble();
+  CHECK(peak > 4 * share);
+  CHECK(peak < 18 * (dense + expert) / 4);
+}
+
+TEST_CASE(
     "memory beyond the GPU stops a run that does not ask for a report, with nothing left behind") {
   const TemporaryDirectory directory;
   const std::string out = directory.path() + "/run";
