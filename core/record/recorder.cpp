@@ -8,6 +8,7 @@
 #include "core/record/json_text.h"
 #include "core/record/merge_layers.h"
 #include "core/record/output_file.h"
+#include "core/record/profile_schedule.h"
 #include "core/record/routing_csv.h"
 #include "core/record/timeline.h"
 
@@ -37,6 +38,7 @@ struct Recorder::RankPart {
   RankStep step;  ///< without its profile
   StepParts parts;
   std::string timeline;
+  RankOps ops;
 };
 
 struct Recorder::PendingStep {
@@ -81,7 +83,7 @@ Recorder::Recorder(const Scenario& scenario, const Grid& grid, RunInfo info)
 
 Recorder::~Recorder() = default;
 
-bool Recorder::wants_detail(int64_t step) const { return in_timeline(scenario_, step); }
+bool Recorder::wants_detail(int64_t step) const { return traced(scenario_, step); }
 
 void Recorder::add(RankStep step) {
   RankPart part;
@@ -90,11 +92,13 @@ void Recorder::add(RankStep step) {
   // machine that ends before the other ranks are in.
   part.parts = step_parts(step.profile, step.start, step.end);
   int32_t streams = 0;
-  if (files_ && wants_detail(step.step) && step.rank < kTimelineRanks) {
+  if (files_ && in_timeline(scenario_, step.step) && step.rank < kTimelineRanks) {
     part.timeline = timeline_events(step.rank, step.step, step.profile);
     for (const Interval& interval : step.profile.intervals)
       streams = std::max(streams, interval.stream + 1);
   }
+  if (profile_action(scenario_.profile, step.step) == ProfileAction::record)
+    part.ops = rank_ops(step.profile);
   step.profile.intervals = {};
 
   const std::lock_guard lock(mutex_);
@@ -181,6 +185,11 @@ StepRow Recorder::complete(PendingStep& pending) {
     row.routing.imbalance_ranks = ranks;
   }
   builder_.add(row, std::move(parts), memory);
+  if (profile_action(scenario_.profile, row.step) == ProfileAction::record) {
+    std::vector<RankOps> ops;
+    for (RankPart& part : pending.ranks) ops.push_back(std::move(part.ops));
+    ops_.add_step(row.step, ops);
+  }
   return row;
 }
 
@@ -237,6 +246,7 @@ Report Recorder::finish(const RunEnd& end) {
   report.wall_seconds = end.wall_seconds;
   report.environment = end.environment;
   report.error = end.error;
+  report.ops = ops_.build();
   for (const auto& [step, validation] : validations_)
     if (std::isfinite(validation.loss)) report.validation_series.push_back({step, validation.loss});
   if (!files_) return report;
@@ -245,6 +255,11 @@ Report Recorder::finish(const RunEnd& end) {
   files_->steps.commit();
   files_->routing.commit();
   files_->timeline.commit();
+  if (!report.ops.steps.empty()) {
+    OutputFile table(info_.directory + "/profile.csv");
+    table.write(op_table_csv(report.ops));
+    table.commit();
+  }
   OutputFile json(info_.directory + "/report.json");
   json.write(json_text(report_json(report)));
   json.commit();

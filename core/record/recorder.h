@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/device/backend.h"
+#include "core/record/op_table.h"
 #include "core/record/report_builder.h"
 #include "core/record/run_sink.h"
 #include "core/scenario/scenario.h"
@@ -80,6 +81,7 @@ class Recorder : public RunSink {
   std::unique_ptr<Files> files_;
   double last_end_;
   ReportBuilder builder_;
+  OpTableBuilder ops_;
 };
 
 }  // namespace moetwin

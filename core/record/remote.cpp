@@ -1,7 +1,7 @@
 #include "core/record/remote.h"
 
 #include "core/base/bytes.h"
-#include "core/record/timeline.h"
+#include "core/record/profile_schedule.h"
 
 namespace moetwin {
 namespace {
@@ -49,7 +49,7 @@ LayerStep get_layer(ByteReader& r) {
 RemoteSink::RemoteSink(const Scenario& scenario, std::function<void(const std::string&)> send)
     : scenario_(scenario), send_(std::move(send)) {}
 
-bool RemoteSink::wants_detail(int64_t step) const { return in_timeline(scenario_, step); }
+bool RemoteSink::wants_detail(int64_t step) const { return traced(scenario_, step); }
 
 void RemoteSink::add(RankStep s) {
   ByteWriter w;

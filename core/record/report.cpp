@@ -160,6 +160,7 @@ Json::Value report_json(const Report& r) {
   Json::Value& layers = json["routing"]["layers"];
   layers = Json::Value(Json::arrayValue);
   for (const LayerReport& layer : r.layers) layers.append(layer_json(layer));
+  if (!r.ops.steps.empty()) json["profile"] = op_table_json(r.ops);
   Json::Value& verdicts = json["verdicts"];
   verdicts = Json::Value(Json::arrayValue);
   for (const Verdict& verdict : r.verdicts) verdicts.append(verdict_json(verdict));

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/device/allocator.h"
+#include "core/record/op_table.h"
 #include "core/record/step_row.h"
 #include "core/topology/grid.h"
 
@@ -76,6 +77,7 @@ struct Report {
   double aux_loss_factor = 0, z_loss_factor = 0, importance_loss_factor = 0;
   int64_t routing_window_steps = 0;
   std::vector<LayerReport> layers;
+  OpTable ops;  ///< of the profile's recorded steps
   std::vector<Verdict> verdicts;
   std::vector<std::string> notes;
   std::string error;  ///< what ended the run early; empty: nothing did

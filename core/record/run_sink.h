@@ -9,8 +9,8 @@ namespace moetwin {
 class RunSink {
  public:
   virtual ~RunSink() = default;
-  /// Whether the timeline shows this step. Backend::take_profile at the end of step s is asked for
-  /// the detail of what follows: pass it wants_detail(s + 1).
+  /// Whether every op of this step is asked for (profile_schedule.h). Backend::take_profile at the
+  /// end of step s is asked for the detail of what follows: pass it wants_detail(s + 1).
   virtual bool wants_detail(int64_t step) const = 0;
   /// From any thread. Every rank adds its steps in order.
   virtual void add(RankStep step) = 0;

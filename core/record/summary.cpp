@@ -15,6 +15,7 @@ namespace {
 constexpr int kLabel = 18;       // columns of the left margin
 constexpr int kLayersShown = 8;  // MoE layers on one screen
 constexpr int kGroupsShown = 4;
+constexpr size_t kOpsShown = 12;
 
 /// Lines under headings, wrapped at the width.
 class Screen {
@@ -317,6 +318,8 @@ std::string summary(const Report& r, const ScreenStyle& style) {
   throughput(screen, r);
   step_parts_lines(screen, r);
   traffic(screen, r);
+  if (!r.ops.by_op.empty()) screen.line("");
+  for (const std::string& line : op_table_lines(r.ops, kOpsShown)) screen.line(line);
   memory(screen, r);
   routing(screen, r);
   if (!r.error.empty()) {

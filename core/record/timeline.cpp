@@ -61,10 +61,4 @@ std::string timeline_file(int64_t ranks, int32_t streams, const std::vector<std:
   return fmt::to_string(out);
 }
 
-bool in_timeline(const Scenario& scenario, int64_t step) {
-  const std::vector<int64_t>& steps = scenario.output.timeline_steps;
-  if (steps.empty()) return step == scenario.training_config.steps;
-  return std::find(steps.begin(), steps.end(), step) != steps.end();
-}
-
 }  // namespace moetwin

@@ -7,15 +7,11 @@
 #include <vector>
 
 #include "core/device/profile.h"
-#include "core/scenario/scenario.h"
 
 namespace moetwin {
 
 /// At most this many ranks, from rank 0 on.
 inline constexpr int64_t kTimelineRanks = 64;
-
-/// Whether the timeline shows this step: output.timeline_steps, or the last one.
-bool in_timeline(const Scenario& scenario, int64_t step);
 
 /// Events of one rank in one step, each with a comma and a newline before it.
 std::string timeline_events(int64_t rank, int64_t step, const Profile& profile);
