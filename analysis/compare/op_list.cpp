@@ -59,12 +59,15 @@ bool same(const ListedOp& a, const ListedOp& b) {
   return a.name == b.name && a.group == b.group && a.bytes == b.bytes;
 }
 
+// How the host thread's time falls into stretches is no part of what is launched.
+bool is_host(const std::pair<int64_t, int64_t>& place) { return place.second < 0; }
+
 using Key = std::tuple<std::string, std::string, int64_t>;
 
 void add(const OpLists& lists, OpClass::Side OpClass::*side, std::map<Key, OpClass>& classes) {
-  for (const auto& [place, ops] : lists)
+  for (const auto& [place, ops] : lists) {
+    if (is_host(place)) continue;
     for (const ListedOp& op : ops) {
-      if (place.second < 0) continue;  // the host thread
       OpClass& c = classes[{op.name, op.group, op.bytes}];
       c.name = op.name;
       c.group = op.group;
@@ -73,6 +76,7 @@ void add(const OpLists& lists, OpClass::Side OpClass::*side, std::map<Key, OpCla
       ++(c.*side).calls;
       (c.*side).seconds += op.seconds;
     }
+  }
 }
 
 }  // namespace
@@ -83,9 +87,9 @@ Alignment align(const OpLists& a, const OpLists& b) {
   if (!result.any) return result;
   std::map<std::pair<int64_t, int64_t>, int> places;
   for (const auto& [place, ops] : a)
-    places[place], result.ops_a += static_cast<int64_t>(ops.size());
+    if (!is_host(place)) places[place], result.ops_a += static_cast<int64_t>(ops.size());
   for (const auto& [place, ops] : b)
-    places[place], result.ops_b += static_cast<int64_t>(ops.size());
+    if (!is_host(place)) places[place], result.ops_b += static_cast<int64_t>(ops.size());
   const std::vector<ListedOp> none;
   for (const auto& [place, unused] : places) {
     const auto in_a = a.find(place), in_b = b.find(place);

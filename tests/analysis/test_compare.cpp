@@ -221,6 +221,22 @@ TEST_CASE("op lists that part are said to part, with the place") {
         "4096 bytes");
 }
 
+TEST_CASE("how the host's time falls into stretches is no part of the op lists") {
+  RunFiles a, b;
+  write_run(a, 5, 0);
+  write_run(b, 5, 0);
+  std::string with_host = timeline(800);
+  with_host.insert(with_host.size() - 2,
+                   R"(,{"name": "host", "cat": "host", "ph": "X", "pid": 0, "tid": 0, "ts": 0,
+                      "dur": 1, "args": {"step": 9, "phase": "forward", "bytes": 0}})");
+  a.directory.write("timeline.json", timeline(800));
+  b.directory.write("timeline.json", with_host);
+  const Alignment ops = compared(a, b).pairs[0].ops;
+  CHECK(ops.aligned == 8);
+  CHECK(ops.ops_b == 8);
+  CHECK(ops.first_mismatch == "");
+}
+
 TEST_CASE("comparisons come as JSON, CSV and Markdown, for several runs") {
   RunFiles a, b, third;
   write_run(a, 5, 0);

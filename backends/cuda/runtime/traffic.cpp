@@ -4,6 +4,8 @@
 #include <map>
 #include <utility>
 
+#include "core/device/bytes_sent.h"
+
 namespace moetwin {
 namespace {
 
@@ -15,8 +17,8 @@ int64_t row_bytes(const Tensor& tensor) {
 
 // As many rings as the node with fewest members has; ring r leaves and enters a node at its member
 // r. One node: one ring, nothing leaves.
-Sent in_a_ring(double passed, const Group& group, int64_t rank_in_group,
-               const std::vector<int64_t>& node_of) {
+int64_t leaves_node(int64_t passed, const Group& group, int64_t rank_in_group,
+                    const std::vector<int64_t>& node_of) {
   std::map<int64_t, int64_t> members;
   int64_t index_on_node = 0;
   for (int64_t i = 0; i < group.size(); ++i) {
@@ -27,51 +29,41 @@ Sent in_a_ring(double passed, const Group& group, int64_t rank_in_group,
   int64_t fewest = group.size();
   for (const auto& [node, n] : members) fewest = std::min(fewest, n);
   const bool leaves = members.size() > 1 && index_on_node < fewest;
-  return {static_cast<int64_t>(passed),
-          leaves ? static_cast<int64_t>(passed / static_cast<double>(fewest)) : 0};
+  return leaves ? passed / fewest : 0;
 }
 
 }  // namespace
 
 Sent sent_by(const CollectiveCall& call, const Group& group, int64_t rank,
              const std::vector<int64_t>& node_of) {
-  const auto n = static_cast<double>(group.size());
-  const auto share = [&](double rounds, int64_t bytes) {
-    return in_a_ring(rounds * (n - 1) / n * static_cast<double>(bytes), group, rank, node_of);
-  };
+  Sent sent;
+  sent.bytes = bytes_sent(call, rank, group.size());
   const auto elsewhere = [&](int64_t other) {
     return node_of[static_cast<size_t>(group.member(other))] !=
            node_of[static_cast<size_t>(group.member(rank))];
   };
   switch (call.kind) {
     case CollectiveKind::all_reduce:
-      return share(2, call.send.bytes());
     case CollectiveKind::all_gather:
-      return share(1, call.recv.bytes());
     case CollectiveKind::reduce_scatter:
-      return share(1, call.send.bytes());
-    case CollectiveKind::broadcast: {  // a chain from the root: its last member sends nothing
-      const int64_t next = (rank + 1) % group.size();
-      if (next == call.peer) return {};
-      return {call.send.bytes(), elsewhere(next) ? call.send.bytes() : 0};
-    }
+      sent.off_node = leaves_node(sent.bytes, group, rank, node_of);
+      break;
+    case CollectiveKind::broadcast:
+      if (elsewhere((rank + 1) % group.size())) sent.off_node = sent.bytes;
+      break;
     case CollectiveKind::send:
-      return {call.send.bytes(), elsewhere(call.peer) ? call.send.bytes() : 0};
-    case CollectiveKind::all_to_all_v: {
-      Sent sent;
-      for (int64_t i = 0; i < group.size(); ++i) {
-        if (i == rank) continue;
-        const int64_t bytes = (*call.send_rows)[static_cast<size_t>(i)] * row_bytes(call.send);
-        sent.bytes += bytes;
-        if (elsewhere(i)) sent.off_node += bytes;
-      }
-      return sent;
-    }
+      if (elsewhere(call.peer)) sent.off_node = sent.bytes;
+      break;
+    case CollectiveKind::all_to_all_v:
+      for (int64_t i = 0; i < group.size(); ++i)
+        if (elsewhere(i))
+          sent.off_node += (*call.send_rows)[static_cast<size_t>(i)] * row_bytes(call.send);
+      break;
     case CollectiveKind::recv:
     case CollectiveKind::barrier:
-      return {};
+      break;
   }
-  return {};
+  return sent;
 }
 
 void TrafficLog::add(const CollectiveCall& call, const std::string& group, const Sent& sent) {

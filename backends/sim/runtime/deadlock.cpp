@@ -54,10 +54,12 @@ std::string describe_deadlock(const Simulation& simulation) {
       const auto& backend = *simulation.backends()[static_cast<size_t>(missing[k])];
       bool called = false;
       for (const Collective::Member& m : c.members) called = called || m.backend == &backend;
-      text += fmt::format("{} rank {} ({})", k ? "," : "", missing[k],
+      const std::string last = backend.last_called();
+      text += fmt::format("{} rank {} ({}{})", k ? "," : "", missing[k],
                           backend.finished() ? "its program has ended"
                           : called           ? "has called it, behind work that cannot go on"
-                                             : "has not called it");
+                                             : "has not called it",
+                          last.empty() ? "; has called none" : "; last called " + last);
     }
     if (missing.size() > kMostTold) text += fmt::format(" and {} more", missing.size() - kMostTold);
   }

@@ -81,10 +81,12 @@ int64_t Collective::world_rank(size_t member) const {
   return group->group.member(group_rank(member));
 }
 
-std::string Collective::name() const {
-  return fmt::format("{} {} of group {} (\"{}\")", collective_name(kind), number, group->name,
-                     purpose);
+std::string call_name(CollectiveKind kind, uint64_t number, const std::string& group,
+                      const char* purpose) {
+  return fmt::format("{} {} of group {} (\"{}\")", collective_name(kind), number, group, purpose);
 }
+
+std::string Collective::name() const { return call_name(kind, number, group->name, purpose); }
 
 Collective* Rendezvous::make(GroupState& group, uint64_t number, size_t members) {
   if (free_.empty()) {

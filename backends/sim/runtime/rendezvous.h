@@ -19,6 +19,10 @@ class Simulation;
 struct GroupState;
 
 /// One collective, from its first member's call until its end.
+/// "all_reduce 3 of group ep0 ("gradients")".
+std::string call_name(CollectiveKind kind, uint64_t number, const std::string& group,
+                      const char* purpose);
+
 struct Collective {
   struct Member {
     SimBackend* backend = nullptr;  ///< null: has not called yet
@@ -53,7 +57,6 @@ struct Collective {
   }
   /// World rank of a member, whether it has called or not.
   int64_t world_rank(size_t member) const;
-  /// "all_reduce 3 of group ep0 (gradients)".
   std::string name() const;
 };
 

@@ -9,6 +9,7 @@
 #include "backends/sim/cost/roofline.h"
 #include "backends/sim/runtime/sim_communicator.h"
 #include "core/base/error.h"
+#include "core/device/bytes_sent.h"
 
 namespace moetwin {
 
@@ -110,6 +111,7 @@ void SimBackend::launch(const OpCall& call, Stream stream) {
     bytes += kernel.bytes;
   }
   item.bytes = static_cast<int64_t>(bytes);
+  item.member = kernels_.empty() ? 0 : 1;
   busy(at - host_, Activity::host);
   host_ = at;
   if (runs(call)) add_task(call, stream.id);
@@ -146,7 +148,7 @@ void SimBackend::push(int32_t stream, const QueueItem& item) {
 
 void SimBackend::resolve(StreamQueue& q, int32_t stream, const QueueItem& item) {
   const double end = std::max(q.end + item.seconds, item.host_bound);
-  if (item.seconds > 0) {
+  if (item.seconds > 0 || (detailed_ && item.member > 0)) {
     Interval interval;
     interval.start = std::max(q.end, item.launched);
     interval.end = end;
@@ -227,7 +229,7 @@ void SimBackend::complete(int32_t stream, const Collective& collective) {
     interval.stream = stream;
     interval.name = item.name;
     interval.group = collective.group->name.c_str();
-    interval.bytes = static_cast<int64_t>(collective.plan.sent[static_cast<size_t>(item.member)]);
+    interval.bytes = item.bytes;
     interval.order = item.order;
     q.log.add(interval, detailed_);
   }
@@ -381,12 +383,20 @@ void SimBackend::collective(GroupState& group, int64_t rank_in_group, const Coll
   item.order = ++order_;
   item.launched = host_;
   item.name = collective_name(call.kind);
+  item.bytes = bytes_sent(call, rank_in_group, group.group.size());
   size_t member = 0;
   item.collective =
       simulation_.rendezvous().call(group, rank_in_group, *this, stream.id, call, member);
   item.member = static_cast<int32_t>(member);
+  last_call_ = {&group, call.kind, item.collective->number, call.purpose};
   push(stream.id, item);
   simulation_.settle();
+}
+
+std::string SimBackend::last_called() const {
+  return last_call_.group ? call_name(last_call_.kind, last_call_.number, last_call_.group->name,
+                                      last_call_.purpose)
+                          : "";
 }
 
 void SimBackend::chain(int32_t stream, const TaskGraph::Handle& task) {

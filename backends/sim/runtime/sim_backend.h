@@ -54,6 +54,8 @@ class SimBackend : public Backend {
   // For the description of a deadlock.
   bool finished() const { return finished_; }
   const std::vector<StreamQueue>& streams() const { return streams_; }
+  /// "all_reduce 3 of group ep0 ("gradients")"; empty: none was called.
+  std::string last_called() const;
 
  private:
   StreamQueue& queue(Stream stream);
@@ -97,6 +99,13 @@ class SimBackend : public Backend {
     double bytes, bytes_off_node;
   };
   std::vector<TrafficCount> traffic_;
+  struct LastCall {
+    const GroupState* group = nullptr;
+    CollectiveKind kind = CollectiveKind::barrier;
+    uint64_t number = 0;
+    const char* purpose = "";
+  };
+  LastCall last_call_;
 };
 
 }  // namespace moetwin

@@ -22,7 +22,7 @@ struct QueueItem {
   Activity activity = Activity::compute;
   Phase phase = Phase::other;
   bool arrived = false;  ///< collective: this member has been counted
-  int32_t member = 0;    ///< collective: which one this is
+  int32_t member = 0;    ///< collective: which one this is; work: 1 if it has kernels
   double launched = 0;   ///< host clock when the first kernel was launched
   double seconds = 0;    ///< work: sum over its kernels
   union {

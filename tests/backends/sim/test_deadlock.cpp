@@ -78,7 +78,43 @@ TEST_CASE("a rank that ends without its collective is named", "[P217]") {
     d.synchronize(s);
   });
   CHECK_THAT(text, Contains("all_reduce 2 of group world (\"flags\"): ranks 0, 1"));
-  CHECK_THAT(text, Contains("rank 2 (its program has ended)"));
+  CHECK_THAT(text, Contains("rank 2 (its program has ended; last called barrier 1 of group world"));
+}
+
+TEST_CASE("a rank that never arrives at the very first collective is named", "[P042]") {
+  const std::string text = deadlock(phantom(2), [](Backend& d) {
+    const Stream s = d.stream("comm");
+    const auto world = d.communicator(all_ranks(d), "world");
+    if (d.properties().rank == 1) return;
+    world->all_reduce(shape_only(8), shape_only(8), ReduceOp::sum, s, "gradients");
+    d.synchronize(s);
+  });
+  CHECK_THAT(text, Contains("all_reduce 1 of group world (\"gradients\"): rank 0 waits in it") &&
+                       Contains("for rank 1 (its program has ended; has called none)"));
+}
+
+TEST_CASE("one of 64 ranks is held up for ever before the thousandth collective", "[P044][P045]") {
+  const std::string text = deadlock(phantom(64), [](Backend& d) {
+    const Stream s = d.stream("comm"), aside = d.stream("aside");
+    const auto world = d.communicator(all_ranks(d), "world"),
+               other = d.communicator(all_ranks(d), "other");
+    for (int call = 1; call <= 1000; ++call) {
+      if (call == 1000 && d.properties().rank == 37) {
+        other->recv(shape_only(1), 36, aside, "news");
+        d.synchronize(aside);  // nobody sends it any
+      }
+      world->all_reduce(shape_only(8), shape_only(8), ReduceOp::sum, s, "gradients");
+      d.synchronize(s);
+    }
+  });
+  // The first line after the headline: which collective, 8 and 55 of the 63 present, who is
+  // missing.
+  CHECK_THAT(text,
+             Contains("deadlock: no rank can go on.\n  all_reduce 1000 of group world "
+                      "(\"gradients\"): ranks 0, 1, 2, 3, 4, 5, 6, 7 and 55 more wait in it"));
+  CHECK_THAT(text, Contains("for rank 37 (has not called it; last called recv 1 of group other "
+                            "(\"news\"))"));
+  CHECK_THAT(text, Contains("recv 1 of group other (\"news\"): rank 37 waits in it"));
 }
 
 TEST_CASE("a send without its receive is a deadlock, matching ones pass in order") {
@@ -89,7 +125,7 @@ TEST_CASE("a send without its receive is a deadlock, matching ones pass in order
     d.synchronize(s);
   });
   CHECK_THAT(text, Contains("send 1 of group world (\"activations\"): rank 0"));
-  CHECK_THAT(text, Contains("rank 1 (its program has ended)"));
+  CHECK_THAT(text, Contains("rank 1 (its program has ended; has called none)"));
 }
 
 TEST_CASE("disagreements name both ranks and what differs") {
