@@ -29,6 +29,8 @@ struct CudaOptions {
   std::string nvml_library;
   /// How long processes wait for each other at the start.
   double rendezvous_seconds = 120;
+  /// Up to so much each rank exchanges with the others before the program starts; 0: nothing.
+  int64_t self_test_bytes = int64_t{16} << 20;
   /// What aborting may take before a process is ended hard.
   double grace_seconds = 10;
 };

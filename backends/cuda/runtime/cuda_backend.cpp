@@ -349,6 +349,18 @@ void CudaBackend::collective(NcclGroup& group, const CollectiveCall& call, Strea
   traffic_.add(call, group.name(), sent);
 }
 
+void CudaBackend::aside(NcclGroup& group, const CollectiveCall& call, EventPool& events,
+                        cudaStream_t stream) {
+  job_.check();
+  const auto start = events.get(), end = events.get();
+  const uint64_t logged = note(group, call, sizes_of(call), -1);
+  check_cuda(cudaEventRecord(start.get(), stream), "cudaEventRecord");
+  group.track(logged, start, end);
+  group.enqueue(call, stream);
+  check_cuda(cudaEventRecord(end.get(), stream), "cudaEventRecord");
+  group.tracked_end();
+}
+
 std::unique_ptr<Communicator> CudaBackend::communicator(const Group& group,
                                                         const std::string& name) {
   job_.check();

@@ -71,6 +71,8 @@ class CudaBackend : public Backend, public WatchedRank {
 
   /// One member's side of a collective, from its communicator.
   void collective(NcclGroup& group, const CollectiveCall& call, Stream stream);
+  /// One member's side of a collective that is no part of the program, on a stream of its own.
+  void aside(NcclGroup& group, const CollectiveCall& call, EventPool& events, cudaStream_t stream);
   /// A communicator is there, or gone.
   void add(NcclGroup& group);
   void forget(NcclGroup& group);

@@ -18,6 +18,7 @@
 #include "backends/cuda/runtime/check.h"
 #include "backends/cuda/runtime/cuda_backend.h"
 #include "backends/cuda/runtime/machine.h"
+#include "backends/cuda/runtime/self_test.h"
 #include "core/base/bytes.h"
 
 namespace moetwin {
@@ -95,6 +96,7 @@ class RealCluster : public CudaCluster {
 
   void run(const std::function<void(Backend&)>& program) override {
     gpus_.clear();
+    tested_ = 0;
     connect();
     node_of_.assign(static_cast<size_t>(launch_.world), 0);
     if (launch_.all_ranks_here) {
@@ -111,8 +113,13 @@ class RealCluster : public CudaCluster {
       if (!job_->failed()) run_rank(launch_.rank, program);
       if (!job_->failed()) leave();
     }
-    const std::optional<Failure> failure = job_->failure();
+    std::optional<Failure> failure = job_->failure();
     disconnect();
+    if (failure && tested_ < devices_.size())
+      failure->message += fmt::format(
+          "\nNothing has been trained: the start-up self-test did not "
+          "end. NCCL's settings{}",
+          nccl_text().empty() ? " are its defaults" : nccl_text());
     if (failure) failure->raise();
   }
 
@@ -246,6 +253,8 @@ class RealCluster : public CudaCluster {
       place.device = device;
       place.node_of = node_of_;
       CudaBackend backend(*job_, place, settings_);
+      test_exchange(backend, options_.self_test_bytes);
+      ++tested_;
       program(backend);
       backend.finish();
       look_at_gpu(rank, device);
@@ -318,6 +327,7 @@ class RealCluster : public CudaCluster {
   std::mutex gpus_mutex_;
   std::vector<RankGpu> gpus_;
   std::unique_ptr<Job> job_;
+  std::atomic<size_t> tested_{0};  ///< ranks of this process whose self-test has passed
   int64_t gathers_ = 0;
 };
 

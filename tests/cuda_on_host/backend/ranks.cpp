@@ -163,6 +163,7 @@ CudaOptions emulated_options() {
   options.clock = seconds_now;
   options.environment = environment_of({});
   options.rendezvous_seconds = 60;
+  options.self_test_bytes = 65536;  // the emulation copies slowly
   return options;
 }
 

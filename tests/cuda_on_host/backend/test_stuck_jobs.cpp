@@ -10,6 +10,7 @@
 #include "core/base/error.h"
 #include "core/device/allocator.h"
 #include "tests/cuda_on_host/backend/ranks.h"
+#include "tests/cuda_on_host/runtime/settings.h"
 
 using namespace moetwin;
 using namespace moetwin::test;
@@ -260,5 +261,29 @@ TEST_CASE("abort ends the job with its message") {
        })) {
     CHECK(e.exit_code == static_cast<int>(ErrorClass::fault));
     CHECK(e.text == "rank 0 gives up");
+  }
+}
+
+TEST_CASE("exchanges that hang above some size end the job before it trains", "[P163]") {
+  Scenario s = stuck_world(2);
+  s.nccl["NCCL_MAX_P2P_NCHANNELS"] = "32";
+  CudaOptions options = emulated_options();
+  options.self_test_bytes = 1 << 20;
+  AroundRun around;
+  around.before = [](CudaCluster&) { emulated::settings().nccl_stalls_above = 100'000; };
+  const RankProgram program = [](Backend&) { return std::string("it ran"); };
+  for (const bool processes : {false, true}) {
+    const auto ended = processes ? as_processes(s, program, options, nullptr, 100, around)
+                                 : as_threads(s, program, options, around);
+    REQUIRE(ended.size() == 2);
+    for (const Ended& e : ended) {
+      CHECK(e.exit_code != 0);
+      // 512 KiB to each of two; 16 KiB have passed.
+      CHECK_THAT(e.text, Contains("is stuck in all_to_all_v 3 of group start-up self-test") &&
+                             Contains("i32 [262144], rows to members 131072+131072") &&
+                             Contains("Nothing has been trained") &&
+                             Contains("NCCL_MAX_P2P_NCHANNELS=32"));
+    }
+    ended_in_time(ended);
   }
 }

@@ -28,6 +28,7 @@ Settings read_settings() {
   from_environment("MOETWIN_EMULATED_SEED", s.seed);
   from_environment("MOETWIN_EMULATED_DELAY_CHANCE", s.delay_chance);
   from_environment("MOETWIN_EMULATED_DELAY_MICROSECONDS", s.delay_microseconds);
+  from_environment("MOETWIN_EMULATED_NCCL_STALLS_ABOVE", s.nccl_stalls_above);
   return s;
 }
 

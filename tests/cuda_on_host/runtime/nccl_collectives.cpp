@@ -3,9 +3,9 @@
 #include <Eigen/Core>
 #include <algorithm>
 #include <array>
-#include <cstring>
 
 #include "tests/cuda_on_host/runtime/nccl_comm.h"
+#include "tests/cuda_on_host/runtime/settings.h"
 
 namespace moetwin::emulated {
 namespace {
@@ -70,7 +70,7 @@ bool reduce_pieces(Channel& channel, const char* send, const std::vector<size_t>
   if (!channel.move(std::move(parts))) return false;
   std::vector<char> reduced(mine * size);  // `out` may be this rank's own source
   reduce(sources, reduced.data(), mine, type, op);
-  std::memcpy(out, reduced.data(), reduced.size());
+  std::copy(reduced.begin(), reduced.end(), out);  // may be none
   return true;
 }
 
@@ -112,7 +112,7 @@ bool Channel::move(std::vector<Part> parts) {
     std::array<std::array<bool, kMostRanks>, 2> stuck{};  // parts of one pair follow each other
     for (Part& p : parts) {
       bool& waits = stuck[p.sends][static_cast<size_t>(p.peer)];
-      if (waits) continue;
+      if (waits || p.bytes > settings().nccl_stalls_above) continue;
       Ring& ring = p.sends ? segment.ring(rank_, p.peer) : segment.ring(p.peer, rank_);
       const size_t now = p.sends ? ring.put(p.data + p.done, p.bytes - p.done)
                                  : ring.get(p.data + p.done, p.bytes - p.done);
@@ -133,7 +133,7 @@ bool Channel::move(std::vector<Part> parts) {
 
 bool all_gather(Channel& channel, const char* send, char* recv, size_t bytes) {
   const auto me = static_cast<size_t>(channel.rank());
-  if (recv + me * bytes != send) std::memcpy(recv + me * bytes, send, bytes);
+  if (recv + me * bytes != send) std::copy(send, send + bytes, recv + me * bytes);
   std::vector<Part> parts;
   for (int r = 0; r < channel.ranks(); ++r) {
     if (r == channel.rank()) continue;
@@ -148,7 +148,7 @@ bool broadcast(Channel& channel, const char* send, char* recv, size_t bytes, int
   if (channel.rank() != root) {
     parts.push_back({false, root, recv, bytes});
   } else {
-    if (recv != send) std::memcpy(recv, send, bytes);
+    if (recv != send) std::copy(send, send + bytes, recv);
     for (int r = 0; r < channel.ranks(); ++r)
       if (r != root) parts.push_back({true, r, recv, bytes});
   }

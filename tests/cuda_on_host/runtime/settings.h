@@ -2,6 +2,7 @@
 // What machine is emulated.
 
 #include <cstdint>
+#include <limits>
 
 namespace moetwin::emulated {
 
@@ -12,10 +13,12 @@ struct Settings {
   /// Before each piece of work a stream sleeps with this chance, up to so many microseconds.
   double delay_chance = 1.0 / 16;
   int delay_microseconds = 100;
+  /// A transfer of more bytes between two ranks never ends.
+  size_t nccl_stalls_above = std::numeric_limits<size_t>::max();
 };
 
-/// Of this process. Read from MOETWIN_EMULATED_{GPUS,MEMORY,SEED,DELAY_CHANCE,DELAY_MICROSECONDS}
-/// at first use; a test may change it before it makes streams.
+/// Of this process. Read from MOETWIN_EMULATED_{GPUS,MEMORY,SEED,DELAY_CHANCE,DELAY_MICROSECONDS,
+/// NCCL_STALLS_ABOVE} at first use; a test may change it before it makes streams.
 Settings& settings();
 
 }  // namespace moetwin::emulated
