@@ -181,14 +181,15 @@ Scenario layer_scenario(int64_t dp, int64_t ep, int64_t experts, int64_t top_k) 
   return s;
 }
 
-std::vector<Lists> on_ranks(const Scenario& scenario,
-                            const std::function<Lists(RankCase&)>& program) {
+std::vector<Lists> on_ranks(
+    const Scenario& scenario, const std::function<Lists(RankCase&)>& program,
+    const std::function<std::unique_ptr<Cluster>(const Scenario&)>& machine) {
   const auto world = static_cast<size_t>(scenario.distributed_config.world_size);
   const std::vector<double> flat = in_child([&] {
     const Grid grid(scenario.distributed_config, scenario.model_config.moe_layer_config.num_experts,
                     scenario.model_config.expert_width());
     std::vector<Lists> of_rank(world);
-    const auto cluster = make_sim_cluster(scenario, sim_options());
+    const auto cluster = machine ? machine(scenario) : make_sim_cluster(scenario, sim_options());
     cluster->run([&](Backend& device) {
       CheckedBackend checked(device);
       RankCase at(checked, scenario, grid);

@@ -64,10 +64,11 @@ Scenario layer_scenario(int64_t dp, int64_t ep, int64_t experts, int64_t top_k);
 /// What a rank's program brings back: lists of numbers.
 using Lists = std::vector<std::vector<double>>;
 
-/// Runs `program` on every rank of a modelled cluster in a child process, under the access check;
-/// its lists, by rank.
-std::vector<Lists> on_ranks(const Scenario& scenario,
-                            const std::function<Lists(RankCase&)>& program);
+/// Runs `program` on every rank of a machine, by default the modelled cluster, in a child process,
+/// under the access check; its lists, by rank.
+std::vector<Lists> on_ranks(
+    const Scenario& scenario, const std::function<Lists(RankCase&)>& program,
+    const std::function<std::unique_ptr<Cluster>(const Scenario&)>& machine = nullptr);
 
 /// The two lists of every rank that start at list `first`, summed by key.
 std::map<double, double> summed(const std::vector<Lists>& ranks, size_t first);

@@ -75,14 +75,16 @@ std::vector<double>& whole(GlobalTensors& tensors, const Parameter& p) {
   return all;
 }
 
-/// Puts this rank's owned elements where they belong.
-void scatter(Trainer& trainer, GlobalTensors& tensors, bool gradients) {
+/// Puts this rank's owned elements where they belong. Ranks may be threads; the lock is not held
+/// while a rank waits for its device, where another modelled rank may go on in the same thread.
+void scatter(Trainer& trainer, GlobalTensors& tensors, std::mutex& mutex, bool gradients) {
   for (FlatGroup& group : trainer.groups()) {
     if (!group.counts_in_norm()) continue;
     if (!gradients && group.shards_everything()) {
       group.for_each_piece(trainer.context(), [&](const StatePiece& piece) {
         const Parameter& p = *piece.parameter;
         const std::vector<double> own = to_doubles(trainer, piece.weight);
+        const std::lock_guard lock(mutex);
         auto& all = whole(tensors, p);
         for (int64_t i = 0; i < piece.count; ++i)
           all[static_cast<size_t>(p.global_index(piece.first + i))] = own[static_cast<size_t>(i)];
@@ -94,6 +96,7 @@ void scatter(Trainer& trainer, GlobalTensors& tensors, bool gradients) {
       const std::vector<double> own =
           to_doubles(trainer, gradients ? group.gradient(begin, end - begin)
                                         : group.value(begin, end - begin));
+      const std::lock_guard lock(mutex);
       for (const FlatPlace& place : group.places()) {
         const Parameter& p = *place.parameter;
         auto& all = whole(tensors, p);
@@ -188,15 +191,16 @@ std::string run(const Scenario& original, const TrainRunOptions& options) {
   const auto look = [&](const TrainRunOptions::Look& at, Trainer& trainer, int64_t step) {
     if (at) append(result.seen[static_cast<size_t>(trainer.rank())], at(trainer, step));
   };
+  std::mutex tensors_mutex;
   const bool tensors = options.tensors && scenario.training_config.numerics == "full";
   services.hooks.after_gradients = [&](Trainer& trainer, int64_t step) {
     look(options.look_at_gradients, trainer, step);
-    if (tensors && step == 1) scatter(trainer, result.gradients, true);
+    if (tensors && step == 1) scatter(trainer, result.gradients, tensors_mutex, true);
   };
   services.hooks.after_step = [&](Trainer& trainer, int64_t step) {
     look(options.look_after_step, trainer, step);
     if (!tensors || step != scenario.training_config.steps) return;
-    scatter(trainer, result.parameters, false);
+    scatter(trainer, result.parameters, tensors_mutex, false);
     result.checksums[static_cast<size_t>(trainer.rank())] = checksum(trainer);
   };
   const auto modelled = [&] {

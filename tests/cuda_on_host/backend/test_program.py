@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+"""`moetwin run --backend cuda` on emulated GPUs as a user starts it: one process, or one per GPU.
+
+usage: test_program.py MOETWIN_ON_EMULATED_GPUS
+"""
+import csv
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+STEPS = 8
+SCENARIO = {
+    "model_config": {"hidden_size": 16, "num_layers": 2, "num_attention_heads": 2, "vocab_size": 61, "sequence_length": 12,
+                     "moe_layer_config": {"num_experts": 4, "top_k": 2, "expert_hidden_size": 24}},
+    "distributed_config": {"world_size": 4, "data_parallel_size": 2, "expert_parallel_size": 2, "timeout_seconds": 10},
+    "training_config": {"steps": STEPS, "global_batch_size": 16, "micro_batch_size": 2, "learning_rate": 0.01,
+                        "validation_sequences": 5},
+    "data": {"format": "synthetic"},
+    "cluster": {"profile": "toy-8gpu"},
+    "output": {"timeline_steps": [STEPS]},
+}
+
+
+class Place:
+    """A folder with the scenario in it, and the program."""
+
+    def __init__(self, program, folder):
+        self.program, self.folder = program, Path(folder)
+        self.scenario = self.folder / "small.json"
+        self.scenario.write_text(json.dumps(SCENARIO))
+
+    def start(self, out, *options, **variables):
+        environment = {name: value for name, value in os.environ.items()
+                       if not name.startswith(("SLURM_", "OMPI_", "PMI_", "MPI_"))}
+        environment |= {"MOETWIN_EMULATED_GPUS": "4", **variables}
+        return subprocess.Popen([self.program, "run", self.scenario, "--out", self.folder / out, *options], text=True,
+                                env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def run(self, out, *options):
+        process = self.start(out, *options)
+        output, errors = process.communicate(timeout=300)
+        assert process.returncode == 0, (process.returncode, output, errors)
+
+    def start_ranks(self, out, *options):
+        """One process per GPU, as torchrun starts them."""
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        return [self.start(out, "--backend", "cuda", *options, RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="4",
+                           LOCAL_WORLD_SIZE="4", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port)) for rank in range(4)]
+
+    def rows(self, out, name="steps.csv"):
+        with open(self.folder / out / name, newline="", encoding="utf-8") as file:
+            return list(csv.DictReader(file))
+
+    def report(self, out):
+        return json.loads((self.folder / out / "report.json").read_text())
+
+
+def trains_alike(place):
+    place.run("modelled", "--backend", "sim", "--threads", "1")
+    place.run("one", "--backend", "cuda")
+    processes = place.start_ranks("four")
+    ends = [process.communicate(timeout=300) for process in processes]
+    assert [p.returncode for p in processes] == [0] * 4, ends
+
+    modelled, one, four = (place.rows(out) for out in ("modelled", "one", "four"))
+    assert len(modelled) == len(one) == len(four) == STEPS
+    assert float(modelled[-1]["loss"]) < float(modelled[0]["loss"])
+    for row in zip(modelled, one, four):
+        losses = [float(r["loss"]) for r in row]
+        assert abs(losses[1] - losses[0]) <= 1e-4, losses
+        assert losses[2] == losses[1], losses  # whatever moves the bytes, they are summed in one order
+    assert place.rows("one", "routing.csv") == place.rows("four", "routing.csv")
+    validation = [place.report(out)["loss"]["validation_last"] for out in ("modelled", "one", "four")]
+    assert abs(validation[1] - validation[0]) <= 1e-4 and validation[2] == validation[1], validation
+    for out in ("one", "four"):
+        report = place.report(out)
+        assert report["backend"] == "cuda" and report["steps_done"] == STEPS and report["world_size"] == 4, report
+        assert len(report["memory"]["peak_bytes_per_rank"]) == 4, report["memory"]
+        traffic = place.report("modelled")["traffic"]
+        assert report["traffic"] == traffic, (report["traffic"], traffic)
+        compared = subprocess.run([place.program, "compare", place.folder / "modelled", place.folder / out, "--json"],
+                                  capture_output=True, text=True, check=False)
+        assert compared.returncode in (0, 1), compared  # 1: the emulation's times differ, and should
+        ops = json.loads(compared.stdout)["pairs"][0]["ops"]
+        del ops["classes"]
+        assert ops["aligned"] == ops["ops_a"] == ops["ops_b"] > 500 and "first_mismatch" not in ops, ops
+
+
+def ends_when_one_is_killed(place):
+    processes = place.start_ranks("killed", "--set", "training_config.steps=100000")
+    while not processes[0].stderr.readline().lstrip().startswith("step"):
+        assert processes[0].poll() is None, processes[0].communicate()
+    processes[2].send_signal(signal.SIGKILL)
+    since = time.monotonic()
+    for rank, process in enumerate(processes):
+        _, errors = process.communicate(timeout=10 + SCENARIO["distributed_config"]["timeout_seconds"])
+        if rank != 2:
+            assert process.returncode == 4 and "rank 2 (pid" in errors and "is gone" in errors, (rank, process.returncode, errors)
+    assert processes[2].returncode == -signal.SIGKILL
+    assert place.report("killed")["steps_done"] >= 1
+    print(f"the others ended {time.monotonic() - since:.2f} s after the kill")
+
+
+def stops_on_a_signal(place):
+    processes = place.start_ranks("stopped", "--set", "training_config.steps=100000")
+    while not processes[0].stderr.readline().lstrip().startswith("step"):
+        assert processes[0].poll() is None, processes[0].communicate()
+    processes[1].send_signal(signal.SIGTERM)
+    ends = [process.communicate(timeout=60) for process in processes]
+    assert all(p.returncode in (0, 143) for p in processes) and processes[1].returncode == 143, ends
+    done = place.report("stopped")["steps_done"]
+    assert 1 <= done < 100000 and len(place.rows("stopped")) == done
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        place = Place(sys.argv[1], folder)
+        for case in (trains_alike, ends_when_one_is_killed, stops_on_a_signal):
+            begin = time.monotonic()
+            case(place)
+            print(f"{case.__name__}: {time.monotonic() - begin:.1f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
