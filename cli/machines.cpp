@@ -72,20 +72,23 @@ Machine real_machine(const Scenario& scenario, const std::function<void(const st
   Machine machine;
   machine.cluster = std::move(cluster);
   machine.is_first = cuda.first_process();
+  machine.local_ranks = static_cast<int64_t>(cuda.local_ranks().size());
   machine.post = [&cuda](const std::string& bytes) { cuda.post(bytes); };
   machine.on_post = [&cuda](std::function<void(const std::string&)> receive) {
     cuda.on_post(std::move(receive));
   };
   machine.environment = [&cuda] { return gpus_json(cuda.gpus()); };
-  machine.any = [&cuda](bool mine) {
-    for (const std::string& theirs : cuda.gather_bytes(mine ? "1" : "0"))
-      if (theirs == "1") return true;
-    return false;
-  };
+  machine.gather = [&cuda](const std::string& mine) { return cuda.gather_bytes(mine); };
   return machine;
 }
 
 }  // namespace
+
+bool Machine::any(bool mine) const {
+  for (const std::string& theirs : gather(mine ? "1" : "0"))
+    if (theirs == "1") return true;
+  return false;
+}
 
 Machine make_machine(const Scenario& scenario, const MachineOptions& options,
                      const std::function<void(const std::string&)>& log) {
@@ -99,7 +102,8 @@ Machine make_machine(const Scenario& scenario, const MachineOptions& options,
   sim.references = [isa = best_isa()](const Op& op) { return reference_of(op, isa); };
   Machine machine;
   machine.cluster = make_sim_cluster(scenario, sim);
-  machine.any = [](bool mine) { return mine; };
+  machine.local_ranks = scenario.distributed_config.world_size;
+  machine.gather = [](const std::string& mine) { return std::vector<std::string>{mine}; };
   return machine;
 }
 

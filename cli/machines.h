@@ -27,14 +27,18 @@ struct Machine {
   std::unique_ptr<Cluster> cluster;
   /// Rank 0 is here: this process keeps the record and speaks to the user.
   bool is_first = true;
+  int64_t local_ranks = 0;  ///< that this process drives
   /// Sends bytes to the first process, and what that one does with them; null where all ranks are
   /// in one process.
   std::function<void(const std::string&)> post;
   std::function<void(std::function<void(const std::string&)>)> on_post;
   /// What the machine is like after a run, for the report: name, value. Null: nothing.
   std::function<Json::Value()> environment;
-  /// Whether any process says yes: each asks, while the cluster runs.
-  std::function<bool(bool)> any;
+  /// What every process says, by lowest rank: each calls it, in one order.
+  std::function<std::vector<std::string>(const std::string&)> gather;
+
+  /// Whether any process says yes.
+  bool any(bool mine) const;
 };
 
 /// `log` gets lines that a user should see before a run.

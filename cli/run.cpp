@@ -12,6 +12,7 @@
 #include <mutex>
 #include <ostream>
 
+#include "cli/checkpoints.h"
 #include "cli/environment.h"
 #include "cli/machines.h"
 #include "cli/scenario_arguments.h"
@@ -24,6 +25,7 @@
 #include "core/record/remote.h"
 #include "core/record/summary.h"
 #include "core/scenario/read.h"
+#include "core/train/checkpoint/resume.h"
 #include "core/train/data.h"
 #include "core/train/supported.h"
 #include "core/train/train.h"
@@ -34,7 +36,7 @@ namespace {
 struct RunArguments {
   ScenarioArguments scenario;
   MachineOptions machine;
-  std::string out, numerics, fidelity;
+  std::string out, numerics, fidelity, resume;
   int64_t seed = -1, gpus = 0;
   bool quiet = false, json = false;
 };
@@ -68,11 +70,19 @@ void apply_options(RunArguments& a) {
   if (a.seed >= 0) set.push_back("training_config.seed=" + std::to_string(a.seed));
 }
 
+/// The scenario of the file, or without one that of the checkpoint to go on from.
+Scenario scenario_of(const RunArguments& a, const Checkpoint* resumed,
+                     std::vector<std::string>* warnings) {
+  if (a.scenario.file.empty() && resumed)
+    return scenario_of(*resumed, a.scenario.overrides, warnings);
+  return read_scenario(a.scenario, warnings);
+}
+
 /// --gpus: as many GPUs as asked for by more or fewer data-parallel copies; micro-batches per rank
 /// stay as they are.
-void apply_gpus(RunArguments& a) {
+void apply_gpus(RunArguments& a, const Checkpoint* resumed) {
   if (a.gpus == 0) return;
-  const Scenario original = read_scenario(a.scenario, nullptr);
+  const Scenario original = scenario_of(a, resumed, nullptr);
   const DistributedConfig& d = original.distributed_config;
   const int64_t copy = d.world_size / d.data_parallel_size;
   if (a.gpus % copy != 0)
@@ -100,16 +110,35 @@ std::string default_directory(const Scenario& scenario, const std::string& backe
   return fmt::format("runs/{}-{}-{:%Y%m%d-%H%M%S}", scenario.name, backend, now);
 }
 
+/// The first process names it: others may have another clock.
+std::string run_directory(const RunArguments& a, const Scenario& scenario, const Machine& machine) {
+  const std::string named = !a.out.empty() ? a.out : scenario.output.directory;
+  return machine.gather(!named.empty() ? named : default_directory(scenario, a.machine.backend))
+      .front();
+}
+
+// What a post of another process is for: its first byte.
+constexpr char kRecordPost = 'R', kCheckpointPost = 'C';
+std::function<void(const std::string&)> tagged(const std::function<void(const std::string&)>& post,
+                                               char tag) {
+  return [post, tag](const std::string& bytes) { post(tag + bytes); };
+}
+
 /// A process of a job whose record another process keeps.
 int run_beside(const Scenario& scenario, const Grid& grid, const TokenSource* data,
-               const Machine& machine) {
-  RemoteSink sink(scenario, machine.post);
-  StopDecision stop(machine.any);
+               const Machine& machine, const Checkpoint* resumed, const std::string& directory,
+               FileOperations& files) {
+  RemoteSink sink(scenario, tagged(machine.post, kRecordPost));
+  const auto writer = make_checkpoint_writer(scenario, machine, directory, files, resumed, nullptr,
+                                             tagged(machine.post, kCheckpointPost));
+  StopDecision stop([&machine](bool mine) { return machine.any(mine); });
   caught_signal = 0;
   TrainerServices services;
   services.data = data;
   services.recorder = &sink;
   services.trace = load_trace(scenario);
+  services.checkpoints = writer.get();
+  services.resume = resumed;
   services.stop_after = [&stop](int64_t step) { return stop.after(step); };
   std::signal(SIGTERM, remember_signal);
   std::signal(SIGINT, remember_signal);
@@ -121,10 +150,10 @@ int run_beside(const Scenario& scenario, const Grid& grid, const TokenSource* da
 
 int run(RunArguments a, const Output& output) {
   apply_options(a);
-  apply_gpus(a);
+  const std::unique_ptr<Checkpoint> resumed = open_resume(a.resume);
+  apply_gpus(a, resumed.get());
   std::vector<std::string> warnings;
-  Scenario scenario = read_scenario(a.scenario, &warnings);
-  for (const std::string& warning : warnings) output.err << "warning: " << warning << "\n";
+  Scenario scenario = scenario_of(a, resumed.get(), &warnings);
   check_supported(scenario);
   const Grid grid(scenario.distributed_config, scenario.model_config.moe_layer_config.num_experts,
                   scenario.model_config.expert_width());
@@ -135,17 +164,23 @@ int run(RunArguments a, const Output& output) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
   };
   const std::unique_ptr<TokenSource> data = numerics ? open_data(scenario) : nullptr;
+  if (resumed)
+    for (std::string& line :
+         check_resume(scenario, resumed->manifest(), data ? data->sequences(Split::train) : 0))
+      warnings.push_back(std::move(line));
+  for (const std::string& warning : warnings) output.err << "warning: " << warning << "\n";
   const Machine machine = make_machine(scenario, a.machine, [&](const std::string& line) {
     if (!a.quiet) output.err << line << "\n";
   });
   const auto& cluster = machine.cluster;
-  if (!machine.is_first) return run_beside(scenario, grid, data.get(), machine);
+  agree_on(resumed.get(), machine);
+  const std::string directory = run_directory(a, scenario, machine);
+  const auto files = system_files();
+  if (!machine.is_first)
+    return run_beside(scenario, grid, data.get(), machine, resumed.get(), directory, *files);
 
   RunInfo info;
-  info.directory = !a.out.empty() ? a.out
-                   : !scenario.output.directory.empty()
-                       ? scenario.output.directory
-                       : default_directory(scenario, a.machine.backend);
+  info.directory = directory;
   info.backend = a.machine.backend;
   info.cluster = cluster->description();
   info.device = cluster->device();
@@ -156,6 +191,9 @@ int run(RunArguments a, const Output& output) {
       scenario.model_config.num_moe_layers() > 0)
     info.notes.push_back("routing: numerics are off, so `" + scenario.routing.without_numerics +
                          "` counts stand in for the learned router");
+  if (resumed)
+    info.notes.push_back(fmt::format("resumed from {} after step {}", resumed->directory(),
+                                     resumed->manifest().position.step));
   const bool live = is_terminal(output.err);
   Progress progress(scenario.training_config.steps, output.err, live, wall);
   const int64_t every = scenario.output.log_every, last = scenario.training_config.steps;
@@ -165,16 +203,24 @@ int run(RunArguments a, const Output& output) {
     };
   Recorder recorder(scenario, grid, info);
 
+  const auto writer = make_checkpoint_writer(
+      scenario, machine, directory, *files, resumed.get(),
+      [&recorder](int64_t step) { return recorder.best_validation(step); }, nullptr);
   RemoteReceiver receiver(recorder);
   if (machine.on_post)
-    machine.on_post([&receiver](const std::string& bytes) { receiver.receive(bytes); });
+    machine.on_post([&receiver, &writer](const std::string& bytes) {
+      if (bytes.front() == kRecordPost) return receiver.receive(bytes.substr(1));
+      writer->receive(bytes.substr(1));
+    });
 
-  StopDecision stop(machine.any);
+  StopDecision stop([&machine](bool mine) { return machine.any(mine); });
   caught_signal = 0;
   TrainerServices services;
   services.data = data.get();
   services.recorder = &recorder;
   services.trace = load_trace(scenario);
+  services.checkpoints = writer.get();
+  services.resume = resumed.get();
   services.stop_after = [&stop](int64_t step) { return stop.after(step); };
   const auto end_of_run = [&] {
     std::signal(SIGTERM, SIG_DFL);
@@ -210,6 +256,8 @@ int run(RunArguments a, const Output& output) {
     output.out << json_text(report_json(report));
   } else if (!a.quiet) {
     output.out << summary(report) << "\nRun directory: " << info.directory << "\n";
+    if (writer && !writer->newest().empty())
+      output.out << "Checkpoint: " << writer->newest() << "\n";
   }
   return caught_signal != 0 ? 128 + caught_signal : 0;
 }
@@ -237,13 +285,18 @@ void add_run(CLI::App& app, Action& action) {
   verb->add_option("--seed", a->seed, "Another seed")->type_name("N");
   verb->add_option("--threads", a->machine.threads, "Workers for arithmetic (default: all cores)")
       ->type_name("N");
+  verb->add_option(
+          "--resume", a->resume,
+          "Go on from a checkpoint, or from the newest of a run; FILE may be left out then")
+      ->type_name("DIR");
   verb->add_flag("--quiet", a->quiet, "No progress, no summary");
   verb->add_flag("--json", a->json, "Print the report as JSON instead of the summary");
   verb->footer(
       "Examples:\n"
       "  moetwin run scenarios/quickstart.json\n"
       "  moetwin run scenarios/seed-high-ep.json --numerics none\n"
-      "  moetwin run scenarios/quickstart.json --set training_config.steps=50 --out runs/short");
+      "  moetwin run scenarios/quickstart.json --set training_config.steps=50 --out runs/short\n"
+      "  moetwin run --resume runs/short --set training_config.steps=100");
   verb->callback([a, &action] { action = [a](const Output& output) { return run(*a, output); }; });
 }
 

@@ -29,12 +29,16 @@ BalanceState::BalanceState(Context& context, const ModelConfig& model, std::vect
   context.launch(fill(step_counts_, {}));
   if (config_.bias_update_rate == 0) return;
   bias_ = add_state("balance.bias", {n, experts});
-  if (config_.bias_count_ema > 0) excess_ = add_state("balance.excess", {n, experts});
+  state_.back().by_layer = true;
+  if (config_.bias_count_ema > 0) {
+    excess_ = add_state("balance.excess", {n, experts});
+    state_.back().by_layer = true;
+  }
   if (config_.bias_update_delay_steps == 0) return;
   late_counts_ = context.memory.allocate({config_.bias_update_delay_steps + 1, n, experts},
                                          DType::i64, MemoryClass::control, "late expert counts");
   context.launch(fill(late_counts_, {}));
-  state_.push_back({"balance.counts", late_counts_});
+  state_.push_back({"balance.counts", late_counts_, true});
 }
 
 Tensor BalanceState::add_state(const std::string& name, const Shape& shape) {
@@ -52,7 +56,7 @@ void BalanceState::begin_step() {
 }
 
 BalanceState::Factors BalanceState::factors(const MicroBatch& batch) const {
-  const double share = batch.share / static_cast<double>(model_moe_layers_);
+  const double share = batch.loss_scale * batch.share / static_cast<double>(model_moe_layers_);
   return {config_.aux_loss_factor * share, config_.z_loss_factor * share,
           config_.importance_loss_factor * share};
 }

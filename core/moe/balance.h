@@ -16,6 +16,7 @@ namespace moetwin {
 struct RoutingState {
   std::string name;
   Tensor tensor;
+  bool by_layer = false;  ///< the last extent but one is this rank's MoE layers
 };
 
 /// One per rank; shared by the routers of all MoE layers of that rank.
@@ -30,7 +31,7 @@ class BalanceState {
   /// Forgets the counts and records of the step before; the trainer clears the losses.
   void begin_step();
   /// Factors of router_losses and router_backward for this micro-batch: each coefficient / MoE
-  /// layers of the model x share.
+  /// layers of the model x share x loss scale.
   struct Factors {
     double aux, z, importance;
   };

@@ -66,6 +66,7 @@ struct MicroBatch {
   int64_t valid_tokens = 0;   ///< targets that count
   double share = 1;           ///< valid tokens / nominal tokens of the global batch
   double gradient_scale = 1;  ///< 1 / nominal tokens of the global batch
+  double loss_scale = 1;      ///< what every loss is multiplied by for its backward
   bool training = true;       ///< noise, jitter, dropout, records
   bool backward = true;       ///< keep what the backward needs
 

@@ -57,7 +57,7 @@ void Head::forward(Context& context, const MicroBatch& batch, const Tensor& x,
   attr.transpose_b = true;
   context.launch(gemm(saved.normed, table_->value, {}, logits, {}, attr));
   CrossEntropyAttr loss;
-  loss.gradient_scale = batch.backward ? batch.gradient_scale : 0;
+  loss.gradient_scale = batch.backward ? batch.gradient_scale * batch.loss_scale : 0;
   context.launch(cross_entropy(logits, targets, sums, loss));
   if (batch.backward) saved.d_logits = logits;
 }

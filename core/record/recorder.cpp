@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 
 #include "core/base/error.h"
@@ -77,11 +78,18 @@ Recorder::Recorder(const Scenario& scenario, const Grid& grid, RunInfo info)
       last_end_(-std::numeric_limits<double>::infinity()),
       builder_(scenario, grid, info_.device.memory_bytes) {
   if (info_.directory.empty()) return;
+  std::error_code ignored;
+  made_directory_ = !std::filesystem::exists(info_.directory, ignored);
   make_directory(info_.directory);
   files_ = std::make_unique<Files>(info_.directory);
 }
 
-Recorder::~Recorder() = default;
+Recorder::~Recorder() {
+  if (!files_) return;
+  files_.reset();
+  std::error_code not_empty;
+  if (made_directory_) std::filesystem::remove(info_.directory, not_empty);
+}
 
 bool Recorder::wants_detail(int64_t step) const { return traced(scenario_, step); }
 
@@ -227,6 +235,16 @@ double Recorder::validation_loss(int64_t step) const {
   const std::lock_guard lock(mutex_);
   const auto found = validations_.find(step);
   return found == validations_.end() ? kUnknown : found->second.loss;
+}
+
+std::pair<double, int64_t> Recorder::best_validation(int64_t up_to_step) const {
+  const std::lock_guard lock(mutex_);
+  std::pair<double, int64_t> best{kUnknown, 0};
+  for (const auto& [step, validation] : validations_)
+    if (step <= up_to_step && std::isfinite(validation.loss) &&
+        (best.second == 0 || validation.loss < best.first))
+      best = {validation.loss, step};
+  return best;
 }
 
 int64_t Recorder::steps_done() const {

@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/device/backend.h"
@@ -58,6 +59,9 @@ class Recorder : public RunSink {
   /// Validation loss after the step, once all ranks are in; NaN before.
   double validation_loss(int64_t step) const;
 
+  /// The lowest validation loss of this run up to a step, and where; {NaN, 0}: none.
+  std::pair<double, int64_t> best_validation(int64_t up_to_step) const;
+
   /// Number of the last step that all ranks have completed.
   int64_t steps_done() const;
   /// Gives every file its name, also when the run ended early; report.json appears last. What only
@@ -79,6 +83,7 @@ class Recorder : public RunSink {
   std::map<int64_t, std::unique_ptr<PendingStep>> pending_;
   std::map<int64_t, Validation> validations_;
   std::unique_ptr<Files> files_;
+  bool made_directory_ = false;
   double last_end_;
   ReportBuilder builder_;
   OpTableBuilder ops_;

@@ -28,15 +28,16 @@ int64_t permuted(uint64_t seed, uint64_t epoch, int64_t n, int64_t index) {
   return static_cast<int64_t>(at);
 }
 
-BatchOrder::BatchOrder(uint64_t seed, int64_t sequences, int64_t global_batch)
-    : seed_(seed), sequences_(sequences), batch_(global_batch) {
+BatchOrder::BatchOrder(uint64_t seed, int64_t sequences, int64_t global_batch, int64_t step,
+                       int64_t consumed)
+    : seed_(seed), sequences_(sequences), batch_(global_batch), step_(step), consumed_(consumed) {
   require(sequences > 0 && global_batch > 0, "a batch order needs sequences and a batch");
 }
 
 int64_t BatchOrder::sequence(int64_t step, int64_t index_in_global_batch) const {
-  require(step >= 1 && index_in_global_batch >= 0 && index_in_global_batch < batch_,
-          "index inside the global batch of a step from 1 on");
-  const int64_t place = (step - 1) * batch_ + index_in_global_batch;
+  require(step > step_ && index_in_global_batch >= 0 && index_in_global_batch < batch_,
+          "index inside the global batch of a step behind the first");
+  const int64_t place = consumed(step - 1) + index_in_global_batch;
   return permuted(seed_, static_cast<uint64_t>(place / sequences_), sequences_, place % sequences_);
 }
 

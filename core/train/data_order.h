@@ -16,15 +16,19 @@ int64_t permuted(uint64_t seed, uint64_t epoch, int64_t n, int64_t index);
 /// Micro-batch j of the global batch is indices [j*m, (j+1)*m) in every layout (semantics 2).
 class BatchOrder {
  public:
-  /// `sequences` of the training split must be at least 1.
-  BatchOrder(uint64_t seed, int64_t sequences, int64_t global_batch);
+  /// `sequences` of the training split must be at least 1. The first `consumed` places are those of
+  /// steps up to `step`, which may have had other batches.
+  BatchOrder(uint64_t seed, int64_t sequences, int64_t global_batch, int64_t step = 0,
+             int64_t consumed = 0);
   int64_t sequence(int64_t step, int64_t index_in_global_batch) const;
+  /// Places taken by the steps up to this one.
+  int64_t consumed(int64_t step) const { return consumed_ + (step - step_) * batch_; }
   /// Whole passes over the data before this step.
-  int64_t epoch(int64_t step) const { return (step - 1) * batch_ / sequences_; }
+  int64_t epoch(int64_t step) const { return consumed(step - 1) / sequences_; }
 
  private:
   uint64_t seed_;
-  int64_t sequences_, batch_;
+  int64_t sequences_, batch_, step_, consumed_;
 };
 
 }  // namespace moetwin

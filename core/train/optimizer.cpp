@@ -38,7 +38,8 @@ double Optimizer::weight_decay(const FlatSegment& segment) const {
   return config_.weight_decay * of(segment.kind).weight_decay_multiplier;
 }
 
-void Optimizer::measure(Context& context, const Tensor& totals, const Tensor& factor) const {
+void Optimizer::measure(Context& context, const Tensor& totals, const Tensor& factor,
+                        double loss_scale) const {
   const Tensor squares = totals.slice(0, {1});
   context.launch(fill(squares, {}));
   for (const FlatGroup& group : groups_) {
@@ -55,11 +56,12 @@ void Optimizer::measure(Context& context, const Tensor& totals, const Tensor& fa
     world_->all_reduce(totals, totals, ReduceOp::sum, context.streams.compute, "gradient norm");
   ClipAttr attr;
   attr.max_norm = config_.max_grad_norm;
-  attr.nominal_tokens = nominal_tokens_;
+  attr.nominal_tokens = nominal_tokens_ / loss_scale;
   context.launch(clip_factor(totals, factor, attr));
 }
 
-void Optimizer::update(Context& context, const Tensor& factor, int64_t step) const {
+void Optimizer::update(Context& context, const Tensor& factor, int64_t step,
+                       int64_t updates) const {
   const Tensor scale = factor.slice(0, {1});
   for (FlatGroup& group : groups_) {
     for (const FlatBucket& bucket : group.buckets()) {
@@ -79,7 +81,7 @@ void Optimizer::update(Context& context, const Tensor& factor, int64_t step) con
           attr.beta2 = config_.beta2;
           attr.epsilon = config_.adam_epsilon;
           attr.weight_decay = weight_decay(segment);
-          attr.step = step;
+          attr.step = updates;
           context.launch(adamw(state.weight, gradient, state.m, state.v, scale, attr));
         } else {
           SgdAttr attr;

@@ -18,10 +18,12 @@ class Optimizer {
             double nominal_tokens);
 
   /// totals real [2]: {scratch, valid tokens of this rank}; becomes {sum of squares, valid tokens}
-  /// over the world. factor real [2] gets {factor on gradients, norm before clipping}.
-  void measure(Context& context, const Tensor& totals, const Tensor& factor) const;
-  /// Updates from the reduced gradients times factor[0].
-  void update(Context& context, const Tensor& factor, int64_t step) const;
+  /// over the world. factor real [2] gets {factor on gradients, norm before clipping}, both of
+  /// gradients without the loss scale.
+  void measure(Context& context, const Tensor& totals, const Tensor& factor,
+               double loss_scale) const;
+  /// Updates from the reduced gradients times factor[0]; `updates`: how many there are with this.
+  void update(Context& context, const Tensor& factor, int64_t step, int64_t updates) const;
 
   /// Rate of a parameter kind at a step.
   double learning_rate(ParameterKind kind, int64_t step) const;

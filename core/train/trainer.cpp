@@ -55,12 +55,35 @@ Trainer::Trainer(Backend& device, const Scenario& scenario, const Grid& grid,
                scenario.distributed_config.comm_optimization.gradient_reduction_overlap),
       fsdp_(context_, grid, scenario.distributed_config, groups_),
       optimizer_(scenario.training_config, groups_, communicators_.world.get(),
-                 static_cast<double>(nominal_tokens_)) {
+                 static_cast<double>(nominal_tokens_)),
+      scaler_(scenario.training_config.loss_scaling, context_.dtype),
+      state_(context_, groups_, reducer_, balance_, scenario.model_config, at_),
+      saver_(scenario.checkpoint, context_, state_, services.checkpoints) {
   context_.units = &fsdp_;
   for (FlatGroup& group : groups_) group.initialise(context_);
+  TrainingPosition from;
+  if (services_.resume) {
+    state_.restore(*services_.resume);
+    from = services_.resume->manifest().position;
+  }
+  if (services_.resume) scaler_.restore(from);
+  first_step_ = from.step;
+  updates_ = from.updates;
   if (services_.data)
     order_ = std::make_unique<BatchOrder>(context_.seed, services_.data->sequences(Split::train),
-                                          scenario.training_config.global_batch_size);
+                                          scenario.training_config.global_batch_size, from.step,
+                                          from.consumed_sequences);
+}
+
+TrainingPosition Trainer::position(int64_t step) const {
+  TrainingPosition p;
+  p.step = step;
+  p.updates = updates_;
+  scaler_.save(p);
+  p.seed = scenario_.training_config.seed;
+  p.consumed_sequences = order_ ? order_->consumed(step) : 0;
+  p.data_sequences = services_.data ? services_.data->sequences(Split::train) : 0;
+  return p;
 }
 
 MicroBatch Trainer::micro_batch(int64_t step, int64_t index) const {
@@ -71,6 +94,7 @@ MicroBatch Trainer::micro_batch(int64_t step, int64_t index) const {
   batch.sequence_length = scenario_.model_config.sequence_length;
   batch.first_sequence = (index * grid_.ddp() + at_.ddp) * batch.sequences;
   batch.gradient_scale = 1.0 / static_cast<double>(nominal_tokens_);
+  batch.loss_scale = scaler_.scale();
   batch.valid_tokens = batch.tokens();
   batch.share = static_cast<double>(batch.valid_tokens) / static_cast<double>(nominal_tokens_);
   return batch;
@@ -105,14 +129,19 @@ void Trainer::run() {
   context_.device.synchronize(context_.streams.compute);
   context_.device.take_profile(services_.recorder && services_.recorder->wants_detail(1));
   last_end_ = context_.device.now();
-  for (int64_t step = 1; step <= training.steps; ++step) {
+  for (int64_t step = first_step_ + 1; step <= training.steps; ++step) {
     train_step(step);
-    const bool last =
-        step == training.steps || (services_.stop_after && services_.stop_after(step));
+    const bool early = step < training.steps && services_.stop_after && services_.stop_after(step);
+    const bool last = early || step == training.steps;
     if (last || (training.validation_every > 0 && step % training.validation_every == 0))
       validate(step);
+    if (saver_.due(step, last, early)) {
+      saver_.save(position(step));
+      leave_out(step);
+    }
     if (last) break;
   }
+  saver_.end();
 }
 
 void Trainer::train_step(int64_t step) {
@@ -148,14 +177,35 @@ void Trainer::train_step(int64_t step) {
   if (services_.hooks.after_gradients) services_.hooks.after_gradients(*this, step);
   {
     const PhaseScope phase(context_.device, context_.phase, Phase::optimizer, "optimizer");
-    context_.launch(copy(sums_.slice(1, {1}), totals_.slice(1, {1})));
-    optimizer_.measure(context_, totals_, factor_);
-    optimizer_.update(context_, factor_, step);
-    reducer_.gather_parameters(context_);
-    balance_.update_bias(context_, step);
+    update(step);
   }
   report(step, last_end_, std::move(layers));
   if (services_.hooks.after_step) services_.hooks.after_step(*this, step);
+}
+
+void Trainer::update(int64_t step) {
+  step_scale_ = scaler_.scale();
+  context_.launch(copy(sums_.slice(1, {1}), totals_.slice(1, {1})));
+  optimizer_.measure(context_, totals_, factor_, step_scale_);
+  // One value over the world, so that all ranks decide the same.
+  skipped_ = scaler_.active() && !std::isfinite(host_value(factor_.slice(1, {1})));
+  scaler_.update(step, skipped_);
+  if (!skipped_) {
+    optimizer_.update(context_, factor_, step, ++updates_);
+    reducer_.gather_parameters(context_);
+  }
+  // Counts did not overflow.
+  balance_.update_bias(context_, step);
+}
+
+double Trainer::host_value(const Tensor& tensor) {
+  double wide = 0;
+  float narrow = 0;
+  if (!numerics_) return context_.to_host(tensor, nullptr, context_.streams.compute), 0;
+  if (tensor.dtype == DType::f64)
+    return context_.to_host(tensor, &wide, context_.streams.compute), wide;
+  context_.to_host(tensor, &narrow, context_.streams.compute);
+  return narrow;
 }
 
 void Trainer::collect_counts(const Model::Saved& saved, std::vector<LayerStep>& layers,
@@ -199,7 +249,7 @@ void Trainer::report(int64_t step, double start, std::vector<LayerStep> layers) 
     out.ce_sum = figures[0];
     out.valid_tokens = std::llround(figures[1]);
     out.grad_norm = figures[5];
-    if (!std::isfinite(out.grad_norm) || !std::isfinite(out.ce_sum))
+    if ((!skipped_ && !std::isfinite(out.grad_norm)) || !std::isfinite(out.ce_sum))
       throw Error(ErrorClass::non_finite,
                   fmt::format("step {}: the gradient norm is {} and the loss sum of rank {} is {}; "
                               "lower the learning "
@@ -225,6 +275,8 @@ void Trainer::report(int64_t step, double start, std::vector<LayerStep> layers) 
   out.memory = memory_.use();
   out.host_syncs = context_.host_syncs;
   context_.host_syncs = 0;
+  out.loss_scale = step_scale_;
+  out.skipped = skipped_;
   out.learning_rate = optimizer_.learning_rate(ParameterKind::dense, step);
   const bool detail = services_.recorder && services_.recorder->wants_detail(step + 1);
   out.profile = context_.device.take_profile(detail);
@@ -261,6 +313,10 @@ void Trainer::validate(int64_t step) {
   }
   if (services_.recorder)
     services_.recorder->add_validation(rank(), step, loss[0], std::llround(loss[1]));
+  leave_out(step);
+}
+
+void Trainer::leave_out(int64_t step) {
   context_.host_syncs = 0;
   last_end_ = context_.device.now();
   context_.device.take_profile(services_.recorder && services_.recorder->wants_detail(step + 1));

@@ -16,8 +16,10 @@
 #include "core/record/run_sink.h"
 #include "core/scenario/scenario.h"
 #include "core/topology/grid.h"
+#include "core/train/checkpoint/saver.h"
 #include "core/train/data.h"
 #include "core/train/data_order.h"
+#include "core/train/loss_scaler.h"
 #include "core/train/model.h"
 #include "core/train/optimizer.h"
 
@@ -36,6 +38,8 @@ struct TrainerServices {
   const TokenSource* data = nullptr;  ///< may be null with numerics none
   RunSink* recorder = nullptr;
   std::shared_ptr<const RoutingTrace> trace;  ///< load_trace(scenario)
+  CheckpointWriter* checkpoints = nullptr;    ///< null: nothing is saved
+  const Checkpoint* resume = nullptr;         ///< where training begins; null: at step 0
   /// Asked by every rank after each step, with the same answer for the same step: end here, whole
   /// steps only.
   std::function<bool(int64_t step)> stop_after;
@@ -54,6 +58,7 @@ class Trainer {
   ParameterSet& parameters() { return parameters_; }
   GradientReducer& reducer() { return reducer_; }
   BalanceState& balance() { return balance_; }
+  TrainingState& state() { return state_; }
   /// real [2]: factor on gradients and norm before clipping, of this step once it is over.
   const Tensor& clip_factor() const { return factor_; }
   int64_t rank() const { return context_.device.properties().rank; }
@@ -68,6 +73,12 @@ class Trainer {
   /// Reads the step's figures and hands them to the record.
   void report(int64_t step, double start, std::vector<LayerStep> layers);
   void validate(int64_t step);
+  /// Updates, or leaves the update out on all ranks where the gradients of the world overflowed.
+  void update(int64_t step);
+  double host_value(const Tensor& tensor);  ///< real [1]
+  TrainingPosition position(int64_t step) const;
+  /// What was done since the last step is in no step.
+  void leave_out(int64_t step);
 
   const Scenario& scenario_;
   const Grid& grid_;
@@ -88,7 +99,14 @@ class Trainer {
   GradientReducer reducer_;
   Fsdp fsdp_;
   Optimizer optimizer_;
+  LossScaler scaler_;
+  TrainingState state_;
+  Saver saver_;
   std::unique_ptr<BatchOrder> order_;
+  int64_t first_step_ = 0;  ///< the one before the first
+  int64_t updates_ = 0;     ///< steps that were not skipped
+  double step_scale_ = 1;   ///< loss scale of the step
+  bool skipped_ = false;    ///< the step's update was left out
   double last_end_ = 0;
 };
 

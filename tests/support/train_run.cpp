@@ -203,6 +203,7 @@ std::string run(const Scenario& original, const TrainRunOptions& options) {
     scatter(trainer, result.parameters, tensors_mutex, false);
     result.checksums[static_cast<size_t>(trainer.rank())] = checksum(trainer);
   };
+  if (options.prepare) options.prepare(services);
   const auto modelled = [&] {
     const SimOptions sim = sim_options(options.threads);
     ClusterProfile profile =

@@ -50,6 +50,8 @@ struct TrainRunOptions {
   Look look_at_gradients, look_after_step;
   /// What a test wants to see of a step's row of the record.
   std::function<std::vector<double>(const StepRow&)> look_at_row;
+  /// Before training, in the child.
+  std::function<void(TrainerServices&)> prepare;
   /// Instead of the synthetic chain.
   std::function<std::unique_ptr<TokenSource>()> data;
   /// Instead of the scenario's profile.

@@ -1,0 +1,51 @@
+#pragma once
+// The layouts between which checkpoints are carried. A new parallel strategy adds rows.
+
+#include <fmt/format.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/core/train/small_training.h"
+
+namespace moetwin::test {
+
+struct CheckpointLayout {
+  int64_t dp = 1, ep = 1;
+  int64_t zero = 0;
+  std::string type = "sharded";
+  bool async = false;
+
+  std::string name() const {
+    return fmt::format("DP={} EP={} zero={} {}{}", dp, ep, zero, type, async ? " async" : "");
+  }
+  /// Four experts on 16 sequences a step, fp32, AdamW with clipping, balance bias.
+  Scenario scenario() const {
+    Scenario s = small_training(dp, ep, 4, 2, 1);
+    s.model_config.moe_layer_config.bias_update_rate = 0.01;
+    s.distributed_config.zero_stage = zero;
+    s.training_config.global_batch_size = 16;
+    s.training_config.micro_batch_size = 1;
+    s.training_config.dtype = "fp32";
+    s.training_config.optimizer = "adamw";
+    s.training_config.learning_rate = 0.003;
+    s.training_config.weight_decay = 0.1;
+    s.training_config.max_grad_norm = 0.05;  // always active
+    s.checkpoint.type = type;
+    s.checkpoint.async = async;
+    s.checkpoint.keep_last = 0;
+    return s;
+  }
+};
+
+inline std::vector<CheckpointLayout> saving_layouts() {
+  return {{1, 1, 0, "sharded", false}, {2, 1, 1, "full", false}, {1, 2, 0, "sharded", true},
+          {2, 2, 1, "sharded", false}, {1, 4, 0, "full", true},  {4, 2, 1, "sharded", true},
+          {1, 8, 0, "sharded", false}, {16, 1, 1, "full", false}};
+}
+
+inline std::vector<CheckpointLayout> loading_layouts() {
+  return {{1, 1, 1}, {2, 1, 0}, {1, 2, 1}, {2, 2, 0}, {4, 1, 1}, {2, 4, 1}, {2, 8, 0}, {1, 16, 1}};
+}
+
+}  // namespace moetwin::test
