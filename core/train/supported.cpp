@@ -21,9 +21,6 @@ void check_supported(const Scenario& s) {
   if (d.expert_tensor_parallel_size > 1)
     refuse("distributed_config.expert_tensor_parallel_size",
            std::to_string(d.expert_tensor_parallel_size), "1");
-  if (s.training_config.dtype == "fp16" && s.training_config.numerics == "full")
-    refuse("training_config.dtype", "fp16 with numerics full (it needs loss scaling)",
-           "fp32, bf16");
   if (s.cluster.fidelity == "representative")
     refuse("cluster.fidelity", "representative", "fluid, flow");
   if (!problems.empty()) throw Error(ErrorClass::configuration, problems);
