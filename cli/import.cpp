@@ -1,8 +1,9 @@
-// `moetwin import FILE.py`: a scenario from the literal dictionaries of a Python file.
+// `moetwin import FILE...`: a scenario from the files of other programs.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <ostream>
@@ -10,23 +11,54 @@
 
 #include "cli/verbs.h"
 #include "core/base/error.h"
+#include "core/scenario/import_json.h"
+#include "core/scenario/import_megatron.h"
 #include "core/scenario/import_python.h"
 
 namespace moetwin {
 namespace {
 
 struct ImportArguments {
-  std::string file, out;
+  std::vector<std::string> files;
+  std::string out, from = "auto";
 };
 
-int run_import(const ImportArguments& arguments, const Output& output) {
-  std::ifstream file(arguments.file, std::ios::binary);
+std::string text_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
   text << file.rdbuf();
   if (!file)
     throw Error(ErrorClass::configuration,
-                fmt::format("cannot read '{}': {}", arguments.file, std::strerror(errno)));
-  const ImportedScenario imported = import_python(text.str(), arguments.file);
+                fmt::format("cannot read '{}': {}", path, std::strerror(errno)));
+  return text.str();
+}
+
+/// What a file is, by its name, and where that is not enough by what is in it.
+std::string kind_of(const std::string& path, const std::string& text) {
+  const std::string extension = std::filesystem::path(path).extension().string();
+  if (extension == ".py") return "python";
+  if (extension != ".json") return "megatron";
+  const std::string kind = json_kind(text);
+  if (kind.empty())
+    throw Error(
+        ErrorClass::configuration,
+        fmt::format("{}: neither a config.json of Hugging Face nor a ds_config.json; legal: "
+                    "--from python, megatron, deepspeed or huggingface",
+                    path));
+  return kind;
+}
+
+int run_import(const ImportArguments& arguments, const Output& output) {
+  ScenarioDraft draft;
+  for (const std::string& file : arguments.files) {
+    const std::string text = text_of(file);
+    const std::string kind = arguments.from == "auto" ? kind_of(file, text) : arguments.from;
+    if (kind == "python") import_python(text, file, &draft);
+    if (kind == "megatron") import_megatron(text, file, &draft);
+    if (kind == "deepspeed") import_deepspeed(text, file, &draft);
+    if (kind == "huggingface") import_huggingface(text, file, &draft);
+  }
+  const ImportedScenario imported = draft.finish(arguments.files.front());
   if (arguments.out.empty()) {
     output.out << imported.text;
   } else {
@@ -41,6 +73,8 @@ int run_import(const ImportArguments& arguments, const Output& output) {
                             imported.left_out.size(),
                             imported.left_out.empty() ? "" : " (kept as comments):");
   for (const std::string& line : imported.left_out) output.err << "  " << line << "\n";
+  if (!imported.notes.empty()) output.err << "converted:\n";
+  for (const std::string& line : imported.notes) output.err << "  " << line << "\n";
   if (imported.problems.empty()) return 0;
   output.err << "moetwin: as a scenario this is not valid yet: " << imported.problems << "\n";
   return static_cast<int>(ErrorClass::configuration);
@@ -50,15 +84,23 @@ int run_import(const ImportArguments& arguments, const Output& output) {
 
 void add_import(CLI::App& app, Action& action) {
   CLI::App* verb =
-      app.add_subcommand("import", "Make a scenario from the dictionaries of a Python file");
+      app.add_subcommand("import", "Make a scenario from files of other training programs");
   verb->footer(
-      "Literal dictionaries named model_config, distributed_config and so on are taken over;\n"
-      "nothing is executed. What has no counterpart is kept as comments and listed.\n"
+      "A Python file's literal dictionaries (.py), a launch script or list of Megatron's "
+      "arguments,\n"
+      "DeepSpeed's ds_config.json, Hugging Face's config.json; several files make one scenario, "
+      "the\n"
+      "later ones win. Nothing is executed. What has no counterpart is kept as comments and "
+      "listed.\n"
       "Examples:\n"
       "  moetwin import train_config.py -o scenarios/mine.json\n"
+      "  moetwin import dmoe_125m_8gpu.sh\n"
+      "  moetwin import config.json ds_config.json -o scenarios/mixtral.json\n"
       "  moetwin import train_config.py | less");
   auto arguments = std::make_shared<ImportArguments>();
-  verb->add_option("FILE", arguments->file, "Python file")->required();
+  verb->add_option("FILE", arguments->files, "Files to take over")->required();
+  verb->add_option("--from", arguments->from, "What the files are (default: by name and content)")
+      ->check(CLI::IsMember({"auto", "python", "megatron", "deepspeed", "huggingface"}));
   verb->add_option("-o,--out", arguments->out, "Scenario file to write; else standard output")
       ->type_name("OUT");
   verb->callback([arguments, &action] {
