@@ -88,6 +88,7 @@ Tensor MoeLayer::backward(Context& context, const MicroBatch& batch, const Tenso
                                     d_weights, saved.dispatch);
   for (const Tensor& other : others) context.launch(add(dx, other, dx));
   router_->backward(context, batch, saved.routing, d_weights, dx);
+  saved.d_weights = d_weights;
   return dx;
 }
 

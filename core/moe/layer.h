@@ -19,6 +19,7 @@ class MoeLayer {
     Routing routing;
     DispatchSaved dispatch;
     std::vector<Ffn::Saved> beside;
+    Tensor d_weights;  ///< real [T,k]: left by the backward for who watches
   };
   /// A dense network that runs on the same input; its output is added with this weight.
   struct Beside {

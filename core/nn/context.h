@@ -3,6 +3,7 @@
 // being worked on.
 
 #include <cstdint>
+#include <vector>
 
 #include "core/base/philox.h"
 #include "core/device/allocator.h"
@@ -55,6 +56,23 @@ struct Context {
   void to_host(const Tensor& tensor, void* host, Stream stream);
 };
 
+/// Tensors of the MoE layers that somebody wants to look at later; while they are here their memory
+/// is not used again. T tokens, k choices, E experts.
+struct RoutingWatch {
+  struct Routed {
+    int64_t layer;  ///< of the model
+    Tensor ids;     ///< i32 [T,k], the first choice first
+    Tensor scores;  ///< real [T,E]
+    Tensor logits;  ///< real [T,E], before noise
+  };
+  struct Weighed {
+    int64_t layer;
+    Tensor gradient;  ///< real [T,k]: of the loss by the weights
+  };
+  std::vector<Routed> routed;    ///< forwards without backward
+  std::vector<Weighed> weighed;  ///< backwards
+};
+
 /// A micro-batch of whole sequences: sequences [first_sequence, first_sequence + sequences) of the
 /// global batch of `step`.
 struct MicroBatch {
@@ -69,6 +87,7 @@ struct MicroBatch {
   double loss_scale = 1;      ///< what every loss is multiplied by for its backward
   bool training = true;       ///< noise, jitter, dropout, records
   bool backward = true;       ///< keep what the backward needs
+  RoutingWatch* watch = nullptr;
 
   int64_t tokens() const { return sequences * sequence_length; }
   int64_t first_token() const { return first_sequence * sequence_length; }

@@ -1,6 +1,5 @@
 #include "core/record/merge_layers.h"
 
-#include <limits>
 #include <numeric>
 
 #include "core/base/error.h"
@@ -31,12 +30,10 @@ void LayerMerge::add(int64_t rank, const std::vector<LayerStep>& layers) {
     sums.probabilities = sums.probabilities && layer.probability.size() == experts;
     if (sums.probabilities)
       for (size_t e = 0; e < experts; ++e) row.probability[e] += layer.probability[e];
-    sums.churn = sums.churn && layer.churn.has_value();
-    row.churn += layer.churn.value_or(0);
+    if (layer.probe) sums.probe.add(*layer.probe);
     row.tokens += layer.tokens;
     row.aux += layer.aux, row.z += layer.z, row.importance += layer.importance;
     row.load_variance += layer.load_variance;
-    ++sums.ranks;
   }
 }
 
@@ -51,8 +48,7 @@ std::vector<LayerRow> LayerMerge::rows() const {
     row.metrics = routing_metrics(row.counts, kept, rank_loads);
     if (!sums.probabilities || row.tokens == 0) row.probability.clear();
     for (double& p : row.probability) p /= static_cast<double>(row.tokens);
-    row.churn = sums.churn ? row.churn / static_cast<double>(sums.ranks)
-                           : std::numeric_limits<double>::quiet_NaN();
+    if (!sums.probe.empty()) row.probe = sums.probe.row();
     rows.push_back(std::move(row));
   }
   return rows;

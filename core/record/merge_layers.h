@@ -22,8 +22,8 @@ class LayerMerge {
  private:
   struct Sums {
     LayerRow row;
-    bool probabilities = true, churn = true;
-    int64_t ranks = 0;
+    ProbeMerge probe;
+    bool probabilities = true;
     /// Assignments to each expert column, by the first rank of the EP group: what its ranks get.
     std::map<int64_t, std::vector<int64_t>> columns;
   };

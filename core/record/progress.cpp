@@ -35,6 +35,8 @@ std::string Progress::line(const StepRow& row, double now) {
   if (!row.layers.empty())
     text += fmt::format("  imbalance {:.2f}  dropped {:.1f}%", row.routing.imbalance_experts,
                         100 * row.routing.dropped_share);
+  if (std::isfinite(row.churn)) churn_ = row.churn;
+  if (std::isfinite(churn_)) text += fmt::format("  churn {:.1f}%", 100 * churn_);
   // Steps vary little, so the mean of those seen foretells the others.
   if (row.step > first_step_ && row.step < steps_) {
     const double each = (now - first_time_) / static_cast<double>(row.step - first_step_);
@@ -55,6 +57,15 @@ void Progress::show(const StepRow& row) {
   shown_at_ = now;
   live_ = true;
   out_ << "\r" << last_ << "\x1b[K" << std::flush;
+}
+
+void Progress::say(const std::string& text) {
+  if (!terminal_) {
+    out_ << text << "\n" << std::flush;
+    return;
+  }
+  out_ << "\r" << text << "\x1b[K\n" << last_ << std::flush;
+  live_ = true;
 }
 
 void Progress::finish() {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <iosfwd>
+#include <limits>
 #include <string>
 
 #include "core/record/step_row.h"
@@ -16,6 +17,8 @@ class Progress {
   /// step that is shown. `clock`: seconds since the start of the run on the wall.
   Progress(int64_t steps, std::ostream& out, bool terminal, std::function<double()> clock);
   void show(const StepRow& row);
+  /// A line of its own, above the live one.
+  void say(const std::string& text);
   /// Ends the live line. Call it once, also when the run failed.
   void finish();
 
@@ -29,7 +32,8 @@ class Progress {
   int64_t first_step_ = 0;
   double first_time_ = 0;  ///< on the wall, when first_step_ was done
   double shown_at_ = -1;
-  std::string last_;  ///< newest line, to end with
+  double churn_ = std::numeric_limits<double>::quiet_NaN();  ///< newest known
+  std::string last_;                                         ///< newest line, to end with
   bool live_ = false;
 };
 

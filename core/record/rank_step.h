@@ -7,6 +7,7 @@
 
 #include "core/device/allocator.h"
 #include "core/device/profile.h"
+#include "core/record/probe.h"
 
 namespace moetwin {
 
@@ -23,7 +24,7 @@ struct LayerStep {
   double z = 0;                     ///< mean logsumexp(logits)^2
   double importance = 0;            ///< CV^2 of the summed scores
   double load_variance = 0;         ///< mean (n_i - mean n)^2
-  std::optional<double> churn;      ///< share of the probe batch whose top-1 expert changed
+  std::optional<ProbePart> probe;   ///< where the step was probed
 };
 
 /// Losses and layers are summed over ranks as they come, so only one rank of those that saw the

@@ -26,6 +26,14 @@ std::string traffic_kind(const std::string& kind) {
   return kind;
 }
 
+double mean_churn(const std::vector<LayerRow>& layers) {
+  double sum = 0;
+  int64_t probed = 0;
+  for (const LayerRow& layer : layers)
+    if (layer.probe) sum += layer.probe->churn, ++probed;
+  return probed > 0 ? sum / static_cast<double>(probed) : kUnknown;
+}
+
 /// Sums by rank in ascending order over a count that may be zero.
 double mean_loss(double nats, int64_t tokens) {
   return tokens > 0 ? nats / static_cast<double>(tokens) : kUnknown;
@@ -65,8 +73,19 @@ struct Recorder::Files {
     steps.write(steps_csv_header());
     routing.write(routing_csv_header());
   }
+  void add_layer(int64_t step, const LayerRow& layer) {
+    routing.write(routing_csv_totals(step, layer));
+    if (!layer.probe) return;
+    if (!probe) {
+      probe = std::make_unique<OutputFile>(directory + "/probe.csv");
+      probe->write(probe_csv_header(static_cast<int64_t>(layer.probe->share.size()),
+                                    !layer.probe->bias.empty()));
+    }
+    probe->write(probe_csv_line(step, layer.layer, *layer.probe));
+  }
   std::string directory;
   OutputFile steps, routing, timeline;
+  std::unique_ptr<OutputFile> probe;  ///< made with the first probe
   std::vector<std::string> events;
   int32_t streams = 0;
 };
@@ -191,6 +210,7 @@ StepRow Recorder::complete(PendingStep& pending) {
     row.routing = sum / count;
     row.routing.imbalance_experts = experts;
     row.routing.imbalance_ranks = ranks;
+    row.churn = mean_churn(row.layers);
   }
   builder_.add(row, std::move(parts), memory);
   if (profile_action(scenario_.profile, row.step) == ProfileAction::record) {
@@ -203,8 +223,7 @@ StepRow Recorder::complete(PendingStep& pending) {
 
 void Recorder::write(const PendingStep& pending, const StepRow& row) {
   files_->steps.write(steps_csv_line(row));
-  for (const LayerRow& layer : row.layers)
-    files_->routing.write(routing_csv_totals(row.step, layer));
+  for (const LayerRow& layer : row.layers) files_->add_layer(row.step, layer);
   const RoutingVolume volume{scenario_.output.routing_ranks};
   for (const RankPart& part : pending.ranks) {
     if (!part.timeline.empty()) files_->events.push_back(part.timeline);
@@ -258,6 +277,7 @@ Report Recorder::finish(const RunEnd& end) {
   report.backend = info_.backend;
   report.cluster = info_.cluster;
   report.device_name = info_.device.name;
+  report.gpus_per_node = info_.device.gpus_per_node;
   report.peak_source = info_.device.peak_source;
   report.settings = info_.settings;
   report.notes = info_.notes;
@@ -278,6 +298,11 @@ Report Recorder::finish(const RunEnd& end) {
     table.write(op_table_csv(report.ops));
     table.commit();
   }
+  if (files_->probe)
+    files_->probe->commit();
+  else  // one of an earlier run in this directory is not this run's
+    std::filesystem::remove(info_.directory + "/probe.csv");
+  if (end.judge) end.judge(report);
   OutputFile json(info_.directory + "/report.json");
   json.write(json_text(report_json(report)));
   json.commit();

@@ -40,6 +40,9 @@ struct RunEnd {
   double wall_seconds = 0;
   Json::Value environment;
   std::string error;  ///< what ended the run early; empty: nothing did
+  /// Adds verdicts and notes from the run's other files, which have their names by then; null:
+  /// none.
+  std::function<void(Report&)> judge;
 };
 
 /// Shared by all ranks of a process. Files stay under temporary names until finish().

@@ -21,13 +21,39 @@ std::vector<T> get_all(ByteReader& r) {
   return values;
 }
 
+void put_probe(ByteWriter& w, const ProbePart& p) {
+  w.put(static_cast<uint64_t>(p.sequences.size()));
+  for (const ProbeSequence& s : p.sequences) {
+    w.put(s.sequence).put(s.tokens);
+    put_all(w, s.first);
+    w.put(s.changed).put(s.entropy).put(s.variance);
+  }
+  w.put(p.weighed).put(p.harmed);
+  put_all(w, p.bias);
+}
+
+ProbePart get_probe(ByteReader& r) {
+  ProbePart p;
+  p.sequences.resize(r.get<uint64_t>());
+  for (ProbeSequence& s : p.sequences) {
+    for (int64_t* value : {&s.sequence, &s.tokens}) *value = r.get<int64_t>();
+    s.first = get_all<int64_t>(r);
+    s.changed = r.get<int64_t>();
+    for (double* value : {&s.entropy, &s.variance}) *value = r.get<double>();
+  }
+  for (int64_t* value : {&p.weighed, &p.harmed}) *value = r.get<int64_t>();
+  p.bias = get_all<double>(r);
+  return p;
+}
+
 void put_layer(ByteWriter& w, const LayerStep& l) {
   w.put(l.layer).put(l.tokens);
   put_all(w, l.counts);
   put_all(w, l.kept);
   put_all(w, l.probability);
   w.put(l.aux).put(l.z).put(l.importance).put(l.load_variance);
-  w.put(l.churn.has_value()).put(l.churn.value_or(0));
+  w.put(l.probe.has_value());
+  if (l.probe) put_probe(w, *l.probe);
 }
 
 LayerStep get_layer(ByteReader& r) {
@@ -38,9 +64,7 @@ LayerStep get_layer(ByteReader& r) {
   l.kept = get_all<int64_t>(r);
   l.probability = get_all<double>(r);
   for (double* value : {&l.aux, &l.z, &l.importance, &l.load_variance}) *value = r.get<double>();
-  const bool has_churn = r.get<bool>();
-  const auto churn = r.get<double>();
-  if (has_churn) l.churn = churn;
+  if (r.get<bool>()) l.probe = get_probe(r);
   return l;
 }
 

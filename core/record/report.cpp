@@ -1,5 +1,7 @@
 #include "core/record/report.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 
 namespace moetwin {
@@ -47,6 +49,9 @@ Json::Value layer_json(const LayerReport& layer) {
   json["mean_probability"] = array(layer.mean_probability);
   json["load_share"] = array(layer.load_share);
   json["churn"] = number(layer.churn);
+  json["router_entropy"] = number(layer.router_entropy);
+  json["logit_std"] = number(layer.logit_std);
+  json["harm"] = number(layer.harm);
   json["aux_loss"] = number(layer.aux);
   json["z_loss"] = number(layer.z);
   json["importance_cv2"] = number(layer.importance);
@@ -59,6 +64,8 @@ Json::Value verdict_json(const Verdict& verdict) {
   json["kind"] = verdict.kind;
   json["layer"] = known(verdict.layer);
   json["onset_step"] = known(verdict.onset_step);
+  json["end_step"] = known(verdict.end_step);
+  json["strength"] = verdict.strength.empty() ? Json::Value() : Json::Value(verdict.strength);
   json["period_steps"] = known(verdict.period_steps);
   json["amplitude"] = known(verdict.amplitude);
   json["confidence"] = verdict.confidence;
@@ -129,6 +136,21 @@ void add_memory_and_traffic(const Report& r, Json::Value& json) {
 
 }  // namespace
 
+std::string verdict_place(const Verdict& v) {
+  std::string text;
+  const auto add = [&text](const std::string& piece) {
+    text += (text.empty() ? "" : ", ") + piece;
+  };
+  if (v.layer >= 0) add(fmt::format("layer {}", v.layer));
+  if (!v.strength.empty()) add(v.strength);
+  if (v.onset_step >= 0)
+    add(v.end_step >= 0 ? fmt::format("steps {} to {}", v.onset_step, v.end_step)
+                        : fmt::format("from step {}", v.onset_step));
+  if (v.period_steps > 0) add(fmt::format("period {:.3g} steps", v.period_steps));
+  if (v.amplitude >= 0) add(fmt::format("amplitude {:.2f} of the mean load", v.amplitude));
+  return text;
+}
+
 Json::Value report_json(const Report& r) {
   Json::Value json(Json::objectValue);
   json["schema"] = kReportSchema;
@@ -139,6 +161,7 @@ Json::Value report_json(const Report& r) {
   json["device"] = r.device_name;
   json["seed"] = Json::Int64(r.seed);
   json["world_size"] = Json::Int64(r.world_size);
+  json["gpus_per_node"] = Json::Int64(r.gpus_per_node);
   json["steps_asked"] = Json::Int64(r.steps_asked);
   json["steps_done"] = Json::Int64(r.steps_done);
   json["wall_seconds"] = r.wall_seconds;
@@ -157,6 +180,7 @@ Json::Value report_json(const Report& r) {
   add_throughput(r, json);
   add_memory_and_traffic(r, json);
   json["routing"]["window_steps"] = Json::Int64(r.routing_window_steps);
+  json["routing"]["router_share_of_compute"] = number(r.router_share_of_compute);
   Json::Value& layers = json["routing"]["layers"];
   layers = Json::Value(Json::arrayValue);
   for (const LayerReport& layer : r.layers) layers.append(layer_json(layer));

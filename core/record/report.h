@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <string>
 #include <utility>
@@ -24,7 +25,9 @@ struct Verdict {
   std::string kind;  ///< "out_of_memory", ...
   int64_t layer = -1;
   int64_t onset_step = -1;  ///< -1: not of one step; so for the others
+  int64_t end_step = -1;    ///< last step of it; -1: it still held at the end
   double period_steps = -1, amplitude = -1, confidence = 1;
+  std::string strength;  ///< "strong" | "weak"; empty: has none
   std::string evidence, advice;
 };
 
@@ -35,7 +38,8 @@ struct LayerReport {
   double aux = 0, z = 0, importance = 0, load_variance = 0;
   std::vector<double> mean_probability;  ///< [E]; empty: unknown (no learned router)
   std::vector<double> load_share;        ///< [E] n_i / sum n
-  double churn = 0;                      ///< NaN: unknown
+  /// Means over the probes of the window (ProbeRow); NaN: unknown.
+  double churn = 0, router_entropy = 0, logit_std = 0, harm = 0;
 };
 
 /// Peaks of the ranks of one expert-parallel group.
@@ -46,7 +50,7 @@ struct EpGroupMemory {
 
 struct Report {
   std::string scenario, backend, fidelity, cluster, device_name, peak_source, dtype;
-  int64_t seed = 0, world_size = 0;
+  int64_t seed = 0, world_size = 0, gpus_per_node = 1;
   int64_t steps_asked = 0;
   int64_t steps_done = 0;      ///< number of the last step that all ranks completed
   int64_t steps_recorded = 0;  ///< by this run; fewer than steps_done after a resume
@@ -76,6 +80,8 @@ struct Report {
   double host_syncs_per_step = 0;
   double aux_loss_factor = 0, z_loss_factor = 0, importance_loss_factor = 0;
   int64_t routing_window_steps = 0;
+  /// Of the computing in the timeline's steps; NaN: unknown.
+  double router_share_of_compute = std::numeric_limits<double>::quiet_NaN();
   std::vector<LayerReport> layers;
   OpTable ops;  ///< of the profile's recorded steps
   std::vector<Verdict> verdicts;
@@ -85,6 +91,10 @@ struct Report {
   std::string currency;
   Json::Value environment, settings;
 };
+
+/// "layer 1, strong, from step 1004, period 6 steps, amplitude 0.64 of the mean load"; what is
+/// known of it.
+std::string verdict_place(const Verdict& verdict);
 
 Json::Value report_json(const Report& report);
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
 
@@ -36,6 +37,20 @@ void add_sent(std::map<std::string, SentBytes>& sums,
     sums[name].bytes += sent.bytes;
     sums[name].off_node += sent.off_node;
   }
+}
+
+/// Over the steps that were probed and know the figure.
+double probe_mean(const std::deque<std::vector<LayerRow>>& window, size_t layer,
+                  double ProbeRow::*figure) {
+  double sum = 0;
+  int64_t known = 0;
+  for (const std::vector<LayerRow>& rows : window) {
+    const std::optional<ProbeRow>& probe = rows[layer].probe;
+    if (!probe || !std::isfinite((*probe).*figure)) continue;
+    sum += (*probe).*figure;
+    ++known;
+  }
+  return known > 0 ? sum / static_cast<double>(known) : kUnknown;
 }
 
 }  // namespace
@@ -174,7 +189,6 @@ void ReportBuilder::build_routing(Report& report) const {
     LayerReport layer;
     layer.layer = window_.back()[l].layer;
     layer.metrics = {0, 0, 0, 0, 0, 0};
-    layer.churn = 0;
     std::vector<double> loads(window_.back()[l].counts.size());
     bool probabilities = true;
     for (const std::vector<LayerRow>& rows : window_) {
@@ -183,11 +197,14 @@ void ReportBuilder::build_routing(Report& report) const {
       layer.aux += row.aux / steps, layer.z += row.z / steps;
       layer.importance += row.importance / steps;
       layer.load_variance += row.load_variance / steps;
-      layer.churn += row.churn / steps;
       for (size_t e = 0; e < loads.size(); ++e) loads[e] += static_cast<double>(row.counts[e]);
       probabilities = probabilities && row.probability.size() == loads.size();
     }
     layer.metrics = layer.metrics / steps;
+    layer.churn = probe_mean(window_, l, &ProbeRow::churn);
+    layer.router_entropy = probe_mean(window_, l, &ProbeRow::router_entropy);
+    layer.logit_std = probe_mean(window_, l, &ProbeRow::logit_std);
+    layer.harm = probe_mean(window_, l, &ProbeRow::harm);
     if (probabilities) {
       layer.mean_probability.resize(loads.size());
       for (const std::vector<LayerRow>& rows : window_)

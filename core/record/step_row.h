@@ -2,10 +2,13 @@
 // One step of the whole job: a row of steps.csv, and what the progress line shows.
 
 #include <cstdint>
+#include <limits>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "core/record/probe.h"
 #include "core/record/routing_metrics.h"
 #include "core/record/step_parts.h"
 
@@ -20,7 +23,7 @@ struct LayerRow {
   std::vector<double> probability;  ///< [E] mean per token; empty: unknown
   RoutingMetrics metrics;
   double aux = 0, z = 0, importance = 0, load_variance = 0;  ///< raw, mean over tokens
-  double churn = 0;                                          ///< NaN: unknown
+  std::optional<ProbeRow> probe;                             ///< where the step was probed
 };
 
 /// Bytes that all ranks sent to other ranks.
@@ -40,6 +43,7 @@ struct StepRow {
   StepParts parts;            ///< mean over ranks
   RoutingMetrics routing;     ///< load_cv, entropy, dead and dropped: mean over MoE layers;
                               ///< imbalances: of the worst layer
+  double churn = std::numeric_limits<double>::quiet_NaN();  ///< mean over MoE layers; NaN: unknown
   std::vector<LayerRow> layers;
   std::map<std::string, SentBytes> traffic;     ///< by kind of collective
   std::map<std::string, SentBytes> by_purpose;  ///< the same bytes by what they were for

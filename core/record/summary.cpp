@@ -328,8 +328,13 @@ std::string summary(const Report& r, const ScreenStyle& style) {
   }
   if (!r.verdicts.empty()) screen.heading("Verdicts");
   for (const Verdict& verdict : r.verdicts) {
-    screen.words(verdict.kind, verdict.evidence + ".");
-    screen.words("", "What helps: " + verdict.advice + ".");
+    const std::string place = verdict_place(verdict);
+    if (!place.empty()) screen.words(verdict.kind, place);
+    screen.words(place.empty() ? verdict.kind : "", verdict.evidence + ".");
+    // Once for all layers of a kind.
+    const bool more = &verdict != &r.verdicts.back() && (&verdict)[1].kind == verdict.kind &&
+                      (&verdict)[1].advice == verdict.advice;
+    if (!verdict.advice.empty() && !more) screen.words("", "What helps: " + verdict.advice + ".");
   }
   if (!r.notes.empty()) screen.line("");
   for (const std::string& note : r.notes) screen.words("Note", note);

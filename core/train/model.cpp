@@ -42,7 +42,7 @@ void Model::forward(Context& context, const MicroBatch& batch, const Tensor& ids
     }
   }
   context.before_forward(head);
-  head_.forward(context, batch, x, targets, sums, saved.head);
+  if (sums.defined()) head_.forward(context, batch, x, targets, sums, saved.head);
   context.after_forward(head, batch.backward);
   if (tied_) context.after_forward(0, batch.backward);
 }

@@ -18,7 +18,8 @@ class Model {
   };
   Model(ParameterSet& parameters, const LayerSetup& setup);
 
-  /// ids, targets i32 [T]; adds {sum of losses, valid tokens} to sums real [2].
+  /// ids, targets i32 [T]; adds {sum of losses, valid tokens} to sums real [2]. Without `sums` it
+  /// ends after the last layer.
   void forward(Context& context, const MicroBatch& batch, const Tensor& ids, const Tensor& targets,
                const Tensor& sums, Saved& saved);
   /// Adds all gradients; calls `block_done(b)` when those of block b and higher are launched. What

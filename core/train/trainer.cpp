@@ -58,7 +58,8 @@ Trainer::Trainer(Backend& device, const Scenario& scenario, const Grid& grid,
                  static_cast<double>(nominal_tokens_)),
       scaler_(scenario.training_config.loss_scaling, context_.dtype),
       state_(context_, groups_, reducer_, balance_, scenario.model_config, at_),
-      saver_(scenario.checkpoint, context_, state_, services.checkpoints) {
+      saver_(scenario.checkpoint, context_, state_, services.checkpoints),
+      probe_(scenario) {
   context_.units = &fsdp_;
   for (FlatGroup& group : groups_) group.initialise(context_);
   TrainingPosition from;
@@ -130,6 +131,7 @@ void Trainer::run() {
   context_.device.take_profile(services_.recorder && services_.recorder->wants_detail(1));
   last_end_ = context_.device.now();
   for (int64_t step = first_step_ + 1; step <= training.steps; ++step) {
+    if (order_ && probe_.due(step)) probe(step);
     train_step(step);
     const bool early = step < training.steps && services_.stop_after && services_.stop_after(step);
     const bool last = early || step == training.steps;
@@ -153,6 +155,7 @@ void Trainer::train_step(int64_t step) {
   fsdp_.begin_step();
   for (int64_t index = 0; index < accumulation_; ++index) {
     MicroBatch batch = micro_batch(step, index);
+    if (probe_.due(step)) batch.watch = &probe_.watch();
     Model::Saved saved;
     Tensor tokens;
     {
@@ -271,16 +274,45 @@ void Trainer::report(int64_t step, double start, std::vector<LayerStep> layers) 
   }
   out.end = context_.device.now();
   last_end_ = out.end;
-  out.layers = std::move(layers);
   out.memory = memory_.use();
   out.host_syncs = context_.host_syncs;
   context_.host_syncs = 0;
   out.loss_scale = step_scale_;
   out.skipped = skipped_;
   out.learning_rate = optimizer_.learning_rate(ParameterKind::dense, step);
-  const bool detail = services_.recorder && services_.recorder->wants_detail(step + 1);
-  out.profile = context_.device.take_profile(detail);
+  out.profile = context_.device.take_profile(services_.recorder &&
+                                             services_.recorder->wants_detail(step + 1));
+  if (probe_.due(step)) {
+    probe_.hand_over(context_, balance_, layers);
+    leave_out(step);
+  }
+  out.layers = std::move(layers);
   if (services_.recorder) services_.recorder->add(std::move(out));
+}
+
+void Trainer::evaluate(int64_t step, Split split, int64_t wanted,
+                       const std::function<int64_t(int64_t)>& sequence_of, const Tensor& sums,
+                       const std::function<void(const MicroBatch&)>& probed) {
+  // The last forwards have fewer sequences or none: sequences that do not count would take places
+  // of experts.
+  const int64_t per_round = grid_.ddp() * scenario_.training_config.micro_batch_size;
+  for (int64_t round = 0; round * per_round < wanted; ++round) {
+    MicroBatch batch = micro_batch(step, round);
+    batch.training = batch.backward = false;
+    if (probed) batch.watch = &probe_.watch();
+    batch.sequences = std::clamp<int64_t>(wanted - batch.first_sequence, 0, batch.sequences);
+    const Tensor tokens = load(batch, split, sequence_of);
+    Model::Saved saved;
+    model_.forward(context_, batch, tokens.slice(0, {batch.tokens()}),
+                   tokens.slice(batch.tokens(), {batch.tokens()}), sums, saved);
+    if (probed) probed(batch);
+  }
+}
+
+void Trainer::leave_out(int64_t next_step) {
+  context_.host_syncs = 0;
+  last_end_ = context_.device.now();
+  context_.device.take_profile(services_.recorder && services_.recorder->wants_detail(next_step));
 }
 
 void Trainer::validate(int64_t step) {
@@ -291,18 +323,8 @@ void Trainer::validate(int64_t step) {
   const PhaseScope phase(context_.device, context_.phase, Phase::other, "validation");
   Tensor sums = memory_.allocate({2}, context_.real(), MemoryClass::workspace, "validation sums");
   context_.launch(fill(sums, {}));
-  // Every rank runs equally many forwards, since experts are shared: the last ones with fewer
-  // sequences or none. Sequences that do not count would take places of experts.
-  const int64_t per_round = grid_.ddp() * scenario_.training_config.micro_batch_size;
-  for (int64_t round = 0; round * per_round < wanted; ++round) {
-    MicroBatch batch = micro_batch(step, round);
-    batch.training = batch.backward = false;
-    batch.sequences = std::clamp<int64_t>(wanted - batch.first_sequence, 0, batch.sequences);
-    const Tensor tokens = load(batch, Split::validation, [](int64_t i) { return i; });
-    Model::Saved saved;
-    model_.forward(context_, batch, tokens.slice(0, {batch.tokens()}),
-                   tokens.slice(batch.tokens(), {batch.tokens()}), sums, saved);
-  }
+  evaluate(
+      step, Split::validation, wanted, [](int64_t i) { return i; }, sums, nullptr);
   double loss[2];
   float narrow[2];
   if (context_.real() == DType::f64) {
@@ -320,6 +342,20 @@ void Trainer::leave_out(int64_t step) {
   context_.host_syncs = 0;
   last_end_ = context_.device.now();
   context_.device.take_profile(services_.recorder && services_.recorder->wants_detail(step + 1));
+}
+
+void Trainer::probe(int64_t step) {
+  const PhaseScope phase(context_.device, context_.phase, Phase::other, "probe");
+  // The sequences of step 1 of a training from its start, whatever this one goes on from.
+  const BatchOrder order(context_.seed, services_.data->sequences(Split::train),
+                         scenario_.training_config.global_batch_size);
+  evaluate(
+      step, Split::train, probe_.sequences(), [&](int64_t i) { return order.sequence(1, i); }, {},
+      [&](const MicroBatch& batch) { probe_.read(context_, batch); });
+  // Ranks begin the step together: waiting for each other is no part of it.
+  if (communicators_.world) communicators_.world->barrier(context_.streams.compute);
+  context_.device.synchronize(context_.streams.compute);
+  leave_out(step - 1);
 }
 
 }  // namespace moetwin

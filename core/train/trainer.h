@@ -22,6 +22,7 @@
 #include "core/train/loss_scaler.h"
 #include "core/train/model.h"
 #include "core/train/optimizer.h"
+#include "core/train/probe.h"
 
 namespace moetwin {
 
@@ -79,6 +80,14 @@ class Trainer {
   TrainingPosition position(int64_t step) const;
   /// What was done since the last step is in no step.
   void leave_out(int64_t step);
+  /// Routes the probe batch with the weights that `step` begins with.
+  void probe(int64_t step);
+  /// Forwards of the first `wanted` sequences that `sequence_of` names, in the micro-batches of
+  /// training; every rank runs equally many, since experts are shared. `sums`: of Model::forward.
+  /// `probed`: called after each, with what the probe watches; null: nobody looks.
+  void evaluate(int64_t step, Split split, int64_t wanted,
+                const std::function<int64_t(int64_t)>& sequence_of, const Tensor& sums,
+                const std::function<void(const MicroBatch&)>& probed);
 
   const Scenario& scenario_;
   const Grid& grid_;
@@ -107,6 +116,7 @@ class Trainer {
   int64_t updates_ = 0;     ///< steps that were not skipped
   double step_scale_ = 1;   ///< loss scale of the step
   bool skipped_ = false;    ///< the step's update was left out
+  Probe probe_;
   double last_end_ = 0;
 };
 

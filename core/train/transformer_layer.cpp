@@ -69,7 +69,7 @@ Recompute recompute_of(const TrainingConfig& config) {
 }
 
 TransformerLayer::TransformerLayer(ParameterSet& parameters, const LayerSetup& setup, int64_t layer)
-    : recompute_(recompute_of(setup.scenario.training_config)) {
+    : layer_(layer), recompute_(recompute_of(setup.scenario.training_config)) {
   const ModelConfig& model = setup.scenario.model_config;
   const std::string name = "layers." + std::to_string(layer);
   const int64_t block = layer + 1;
@@ -119,6 +119,9 @@ Tensor TransformerLayer::run(Context& context, const MicroBatch& batch, const Te
   const Tensor normed2 = ffn_norm_.forward(context, middle, saved.ffn_norm);
   const Tensor out = moe_ ? moe_->forward(context, batch, normed2, saved.moe)
                           : ffn_->forward(context, normed2, saved.ffn);
+  if (moe_ && batch.watch && !batch.backward)
+    batch.watch->routed.push_back(
+        {layer_, saved.moe.routing.ids, saved.moe.routing.probs, saved.moe.routing.logits});
   ffn_dropout_.apply(context, batch, out);
   context.launch(add(middle, out, out));
   return out;
@@ -140,6 +143,7 @@ Tensor TransformerLayer::backward(Context& context, const MicroBatch& batch, con
   const Tensor d_out = branch(ffn_dropout_, dy);
   const Tensor d_normed2 = moe_ ? moe_->backward(context, batch, d_out, saved.moe)
                                 : ffn_->backward(context, saved.ffn, d_out);
+  if (moe_ && batch.watch) batch.watch->weighed.push_back({layer_, saved.moe.d_weights});
   const Tensor d_middle = ffn_norm_.backward(context, saved.ffn_norm, d_normed2);
   context.launch(add(d_middle, dy, d_middle));
   const Tensor d_attended = branch(attention_dropout_, d_middle);

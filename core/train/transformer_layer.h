@@ -53,6 +53,7 @@ class TransformerLayer {
   /// Drops what the backward makes again.
   void forget(const Tensor& x, Saved& saved) const;
 
+  int64_t layer_ = 0;
   Recompute recompute_;
   Norm attention_norm_, ffn_norm_;
   Attention attention_;

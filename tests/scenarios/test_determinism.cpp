@@ -44,7 +44,7 @@ TEST_CASE("two runs and one or two threads give the same bytes") {
   for (const auto& [name, options] : std::vector<std::pair<std::string, std::vector<std::string>>>{
            {"b", {"--threads", "1"}}, {"c", {"--threads", "2"}}}) {
     const std::string again = run(name, options);
-    for (const char* file : {"steps.csv", "routing.csv", "timeline.json"})
+    for (const char* file : {"steps.csv", "routing.csv", "probe.csv", "timeline.json"})
       CHECK((file_text(first + "/" + file) == file_text(again + "/" + file)));
     CHECK((comparable_report(first) == comparable_report(again)));
   }

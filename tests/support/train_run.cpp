@@ -161,6 +161,7 @@ std::string run(const Scenario& original, const TrainRunOptions& options) {
   Scenario scenario = original;
   scenario.memory.poison = options.poison;
   scenario.output.check_access = options.check_access;
+  if (!options.probe) scenario.routing.probe.every_steps = 0;
   const Grid grid(scenario.distributed_config, scenario.model_config.moe_layer_config.num_experts,
                   scenario.model_config.expert_width());
   TrainResult result;

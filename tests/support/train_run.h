@@ -44,6 +44,8 @@ struct TrainRunOptions {
   /// Bring back gradients, parameters and checksums: reads that a plain run has not. Never with
   /// numerics none.
   bool tensors = true;
+  /// Route the scenario's probe batch too, which changes nothing but takes time.
+  bool probe = false;
   /// What a test wants to see, or change, inside the trainers: called on every rank after the
   /// gradients are reduced, and after the step.
   using Look = std::function<std::vector<double>(Trainer&, int64_t step)>;

@@ -39,7 +39,7 @@ TEST_CASE("layers over ranks: sums, means by share, loads of ranks by EP group")
   CHECK(rows[0].metrics.dropped_share == Approx(1 / 32.));
   // Ranks get: group {0,1}: 4+2+2+2 = 10 and 6; group {2,3}: 2 and 14. Mean 8.
   CHECK(rows[0].metrics.imbalance_ranks == Approx(14 / 8.));
-  CHECK(std::isnan(rows[0].churn));
+  CHECK_FALSE(rows[0].probe.has_value());
 }
 
 TEST_CASE("hidden rows get the same tokens: a column counts once for its group") {

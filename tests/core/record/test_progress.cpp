@@ -54,6 +54,24 @@ TEST_CASE("a terminal: one line written over, not more than ten times a second, 
   CHECK_THAT(text, Contains("step 100/100"));
 }
 
+TEST_CASE("steps without a probe show the churn of the last one") {
+  std::ostringstream out;
+  Progress progress(100, out, false, [] { return 0.0; });
+  StepRow probed = row(10);
+  probed.churn = 0.125;
+  progress.show(row(9));
+  progress.show(probed);
+  progress.show(row(11));
+  std::string line;
+  std::istringstream lines(out.str());
+  std::getline(lines, line);
+  CHECK_THAT(line, !Contains("churn"));
+  for (int i = 0; i < 2; ++i) {
+    std::getline(lines, line);
+    CHECK_THAT(line, Contains("dropped 3.1%  churn 12.5%"));
+  }
+}
+
 TEST_CASE("durations") {
   CHECK(duration_text(0.2) == "1 s");
   CHECK(duration_text(59.5) == "1 min 0 s");

@@ -23,11 +23,14 @@ struct Kept : RunSink {
 RankStep full_step() {
   RankStep s;
   s.rank = 3, s.step = 17, s.start = 1.25, s.end = 2.5, s.ce_sum = 7.5, s.valid_tokens = 96;
+  ProbePart probe;
+  probe.sequences = {{4, 6, {2, 4}, 1, 3.5, 0.75}, {5, 6, {6, 0}, -1, 2.5, 1.75}};
+  probe.weighed = 90, probe.harmed = 30, probe.bias = {-0.5, 0.5};
   LayerStep l;
   l.layer = 1, l.tokens = 48, l.counts = {40, 56}, l.probability = {0.25, 0.75};
-  l.aux = 1.5, l.z = 2, l.importance = 0.125, l.load_variance = 4, l.churn = 0.0;
+  l.aux = 1.5, l.z = 2, l.importance = 0.125, l.load_variance = 4, l.probe = probe;
   s.layers.push_back(l);
-  l.layer = 3, l.kept = {40, 50}, l.churn.reset();
+  l.layer = 3, l.kept = {40, 50}, l.probe.reset();
   s.layers.push_back(l);
   Interval i;
   i.start = 1, i.end = 2, i.activity = Activity::all_to_all, i.phase = Phase::backward;
@@ -67,8 +70,21 @@ TEST_CASE("a step comes through whole") {
     CHECK(a.z == b.z);
     CHECK(a.importance == b.importance);
     CHECK(a.load_variance == b.load_variance);
-    CHECK(a.churn == b.churn);
+    CHECK(a.probe.has_value() == (n == 0));
   }
+  const ProbePart& probe = s.layers[0].probe.value();
+  REQUIRE(probe.sequences.size() == 2);
+  CHECK(probe.sequences[0].sequence == 4);
+  CHECK(probe.sequences[0].tokens == 6);
+  CHECK(probe.sequences[0].first == std::vector<int64_t>{2, 4});
+  CHECK(probe.sequences[0].changed == 1);
+  CHECK(probe.sequences[0].entropy == 3.5);
+  CHECK(probe.sequences[0].variance == 0.75);
+  CHECK(probe.sequences[1].sequence == 5);
+  CHECK(probe.sequences[1].changed == -1);
+  CHECK(probe.weighed == 90);
+  CHECK(probe.harmed == 30);
+  CHECK(probe.bias == std::vector<double>{-0.5, 0.5});
   REQUIRE(s.profile.intervals.size() == 2);
   const Interval& i = s.profile.intervals[0];
   CHECK(i.start == 1);
