@@ -93,6 +93,26 @@ void read_slow_ranks(Figures& in, std::map<int64_t, double>& slow) {
   }
 }
 
+void read_corrections(Figures& in, std::vector<CorrectionEntry>& corrections) {
+  const Json::Value* list = in.any("corrections");
+  if (!list) return;
+  if (!list->isArray()) return in.fault("corrections", "must be a list");
+  for (Json::ArrayIndex i = 0; i < list->size(); ++i) {
+    const Json::Value& entry = (*list)[i];
+    const bool shaped = entry.isObject() && entry["op"].isString() && entry["bytes"].isIntegral() &&
+                        entry["bytes"].asInt64() >= 0 && entry["factor"].isNumeric() &&
+                        entry["factor"].asDouble() > 0 && entry["source"].isString() &&
+                        (entry["group"].isNull() || entry["group"].isString());
+    if (!shaped)
+      in.fault(fmt::format("corrections[{}]", i),
+               "must be {\"op\", \"group\" (of a collective), \"bytes\": integer of at least 0, "
+               "\"factor\": number greater than 0, \"source\"}");
+    else
+      corrections.push_back({entry["op"].asString(), entry["group"].asString(),
+                             entry["bytes"].asInt64(), entry["factor"].asDouble()});
+  }
+}
+
 }  // namespace
 
 const char* kernel_kind_name(KernelKind kind) {
@@ -125,6 +145,7 @@ ClusterProfile parse_cluster_profile(const std::string& text, const std::string&
   profile.price_per_gpu_hour = in.figure_or("price_per_gpu_hour", Rule::not_negative, 0);
   profile.currency = in.text_or("currency", "USD");
   read_slow_ranks(in, profile.slow_ranks);
+  read_corrections(in, profile.corrections);
   in.finish();
   for (DType d : {DType::f32, DType::bf16, DType::f16, DType::f64}) {
     const std::string key = std::string("gpu.matmul_flop_per_second.") + dtype_name(d);

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/sim/cost/corrections.h"
 #include "core/base/units.h"
 #include "core/device/op.h"
 
@@ -69,6 +70,7 @@ struct ClusterProfile {
   double price_per_gpu_hour = 0;
   std::string currency = "USD";
   std::map<int64_t, double> slow_ranks;  ///< rank -> factor on the time of its kernels
+  std::vector<CorrectionEntry> corrections;
   /// Key path -> where its figure is from.
   std::map<std::string, std::string> sources;
 };

@@ -5,6 +5,7 @@
 #include "backends/sim/collective/flow_run.h"
 #include "backends/sim/runtime/sim_backend.h"
 #include "core/base/error.h"
+#include "core/device/bytes_sent.h"
 
 namespace moetwin {
 namespace {
@@ -72,7 +73,7 @@ void Collective::reset(GroupState& in, uint64_t new_number, size_t new_members) 
   ranks.clear();
   members.assign(new_members, {});
   called = arrived = 0;
-  start = end = 0;
+  start = end = listed_bytes = 0;
   task = nullptr;
   data.clear();
 }
@@ -195,6 +196,7 @@ Collective* Rendezvous::call(GroupState& group, int64_t rank_in_group, SimBacken
     compare(c, member, call, backend);
   }
   add_data(c, member, backend, stream, call);
+  c.listed_bytes += static_cast<double>(bytes_sent(call, rank_in_group, group.group.size()));
   Collective::Member& m = c.members[member];
   m.backend = &backend;
   m.stream = stream;
@@ -223,6 +225,18 @@ Collective* Rendezvous::call(GroupState& group, int64_t rank_in_group, SimBacken
     }
   }
   return &c;
+}
+
+void Rendezvous::correct(Collective& c) const {
+  if (simulation_.corrections().empty()) return;
+  const double factor =
+      is_pair(c.kind) ? simulation_.corrections().factor("send", c.group->name, c.listed_bytes)
+                      : simulation_.corrections().factor(
+                            collective_name(c.kind), c.group->name,
+                            c.listed_bytes / static_cast<double>(c.members.size()));
+  c.plan.latency = c.plan.latency * factor;
+  c.plan.local = c.plan.local * factor;
+  for (PortBytes& port : c.plan.ports) port.bytes *= factor;
 }
 
 void Rendezvous::plan(Collective& c) {
@@ -263,6 +277,7 @@ void Rendezvous::plan(Collective& c) {
       }
   }
   make_plan(shape, simulation_.machine(), simulation_.settings().algorithm, c.plan);
+  correct(c);
   if (is_pair(c.kind)) {  // by member of the pair, not of the group
     c.plan.sent = {shape.bytes, 0};
     const bool off = !simulation_.machine().same_node(c.world_rank(0), c.world_rank(1));

@@ -40,6 +40,7 @@ struct Collective {
   std::vector<Member> members;
   int64_t called = 0, arrived = 0;
   double start = 0, end = 0;  ///< start: latest arrival so far
+  double listed_bytes = 0;    ///< of all members that called, as op lists have them
   size_t first = 0;  ///< the member that called first; its call is compared with the others
   DType dtype = DType::f32;
   int64_t count = 0, root = 0;
@@ -100,6 +101,8 @@ class Rendezvous {
   void add_data(Collective& collective, size_t member, SimBackend& backend, int32_t stream,
                 const CollectiveCall& call);
   void plan(Collective& collective);
+  /// Scales the plan as the machine's profile says.
+  void correct(Collective& collective) const;
 
   struct Key {
     int64_t base, n0, stride0, n1, stride1;

@@ -103,19 +103,26 @@ void SimBackend::launch(const OpCall& call, Stream stream) {
   item.order = ++order_;
   item.launched = host_ + overhead;
   double bytes = 0, at = host_;
+  for (const KernelWork& kernel : kernels_) bytes += kernel.bytes;
+  item.bytes = static_cast<int64_t>(bytes);
+  const double factor = slowness_ * correction(item);
   for (const KernelWork& kernel : kernels_) {
     at += overhead;
-    const double seconds = cost(kernel, gpu_).value * slowness_;
+    const double seconds = cost(kernel, gpu_).value * factor;
     item.seconds += seconds;
     item.host_bound = std::max(item.host_bound, at) + seconds;
-    bytes += kernel.bytes;
   }
-  item.bytes = static_cast<int64_t>(bytes);
   item.member = kernels_.empty() ? 0 : 1;
   busy(at - host_, Activity::host);
   host_ = at;
   if (runs(call)) add_task(call, stream.id);
   push(stream.id, item);
+}
+
+double SimBackend::correction(const QueueItem& item) const {
+  const Corrections& corrections = simulation_.corrections();
+  return corrections.empty() ? 1
+                             : corrections.factor(item.name, "", static_cast<double>(item.bytes));
 }
 
 bool SimBackend::runs(const OpCall& call) const {
@@ -324,7 +331,8 @@ void SimBackend::copy(const Tensor& tensor, const char* name, int32_t stream) {
   item.bytes = tensor.bytes();
   item.seconds =
       copy_cost(Bytes(static_cast<double>(tensor.bytes())), simulation_.machine().profile().pcie)
-          .value;
+          .value *
+      correction(item);
   item.host_bound = host_ + item.seconds;
   push(stream, item);
 }

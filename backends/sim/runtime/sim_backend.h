@@ -70,6 +70,8 @@ class SimBackend : public Backend {
   void busy(double seconds, Activity activity);
   void note_traffic(const Collective& collective, size_t member);
   bool runs(const OpCall& call) const;
+  /// Factor of the machine's profile on the time of a work item.
+  double correction(const QueueItem& item) const;
   void add_task(const OpCall& call, int32_t stream);
   void join(StreamQueue& queue);
   EventState* event(int64_t id);

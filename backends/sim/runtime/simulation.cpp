@@ -12,6 +12,7 @@ namespace moetwin {
 Simulation::Simulation(const Machine& machine, Settings settings, const SimOptions& options)
     : machine_(machine),
       settings_(settings),
+      corrections_(machine.profile().corrections),
       options_(options),
       actors_(machine, {settings.fidelity, options.context_factory, options.stack_bytes}),
       rendezvous_(*this) {

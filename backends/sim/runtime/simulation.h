@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backends/sim/cluster.h"
+#include "backends/sim/cost/corrections.h"
 #include "backends/sim/runtime/actors.h"
 #include "backends/sim/runtime/rendezvous.h"
 #include "backends/sim/runtime/task_graph.h"
@@ -36,6 +37,7 @@ class Simulation {
 
   const Machine& machine() const { return machine_; }
   const Settings& settings() const { return settings_; }
+  const Corrections& corrections() const { return corrections_; }
   Actors& actors() { return actors_; }
   TaskGraph& tasks() { return *tasks_; }
   Rendezvous& rendezvous() { return rendezvous_; }
@@ -56,6 +58,7 @@ class Simulation {
 
   const Machine& machine_;
   Settings settings_;
+  const Corrections corrections_;
   const SimOptions& options_;
   Actors actors_;
   std::unique_ptr<TaskGraph> tasks_;
