@@ -161,6 +161,8 @@ std::vector<Bottleneck> find_bottlenecks(const Run& run) {
                            f.of_step(f.part("compute")), format_seconds(f.step));
   const double mfu = f.number("throughput.mfu");
   if (!std::isnan(mfu)) b.evidence += fmt::format("; MFU {:.1f}%", 100 * mfu);
+  const double router = f.number("routing.router_share_of_compute");
+  if (!std::isnan(router)) b.evidence += fmt::format("; routers are {:.1f}% of it", 100 * router);
   b.advice = {"larger micro-batches raise the rate of matrix products, where memory allows"};
   found.push_back(b);
   return found;

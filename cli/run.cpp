@@ -1,5 +1,7 @@
 // `moetwin run FILE`: trains a scenario on a machine and records what happened.
 
+#include "analysis/result/run.h"
+
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
@@ -12,8 +14,11 @@
 #include <mutex>
 #include <ostream>
 
+#include "analysis/judge.h"
+#include "analysis/page/page.h"
 #include "cli/checkpoints.h"
 #include "cli/environment.h"
+#include "cli/live_verdicts.h"
 #include "cli/machines.h"
 #include "cli/scenario_arguments.h"
 #include "cli/verbs.h"
@@ -39,25 +44,29 @@ struct RunArguments {
   std::string out, numerics, fidelity, resume;
   int64_t seed = -1, gpus = 0;
   bool quiet = false, json = false;
+  std::vector<std::string> stop_on;
 };
 
 // The one thing a signal handler may touch.
 std::atomic<int> caught_signal{0};
 void remember_signal(int number) { caught_signal = number; }
 
-/// One answer per step for all ranks, whichever asks first; processes agree.
+/// One answer per step for all ranks, whichever asks first; processes agree. `wanted`: what this
+/// process has besides signals.
 class StopDecision {
  public:
-  explicit StopDecision(std::function<bool(bool)> any) : any_(std::move(any)) {}
+  StopDecision(std::function<bool(bool)> any, std::function<bool(int64_t)> wanted)
+      : any_(std::move(any)), wanted_(std::move(wanted)) {}
   bool after(int64_t step) {
     const std::lock_guard lock(mutex_);
     const auto it = decided_.find(step);
     if (it != decided_.end()) return it->second;
-    return decided_[step] = any_(caught_signal != 0);
+    return decided_[step] = any_(caught_signal != 0 || (wanted_ && wanted_(step)));
   }
 
  private:
   std::function<bool(bool)> any_;
+  std::function<bool(int64_t)> wanted_;
   std::mutex mutex_;
   std::map<int64_t, bool> decided_;
 };
@@ -131,7 +140,7 @@ int run_beside(const Scenario& scenario, const Grid& grid, const TokenSource* da
   RemoteSink sink(scenario, tagged(machine.post, kRecordPost));
   const auto writer = make_checkpoint_writer(scenario, machine, directory, files, resumed, nullptr,
                                              tagged(machine.post, kCheckpointPost));
-  StopDecision stop([&machine](bool mine) { return machine.any(mine); });
+  StopDecision stop([&machine](bool mine) { return machine.any(mine); }, nullptr);
   caught_signal = 0;
   TrainerServices services;
   services.data = data;
@@ -197,9 +206,13 @@ int run(RunArguments a, const Output& output) {
   const bool live = is_terminal(output.err);
   Progress progress(scenario.training_config.steps, output.err, live, wall);
   const int64_t every = scenario.output.log_every, last = scenario.training_config.steps;
-  if (!a.quiet)
-    info.on_step = [&progress, live, every, last](const StepRow& row) {
+  LiveVerdicts verdicts(stability_options(scenario, grid), a.stop_on);
+  if (!a.quiet || !a.stop_on.empty())
+    info.on_step = [&, quiet = a.quiet](const StepRow& row) {
+      const std::vector<std::string> begun = verdicts.add(row);
+      if (quiet) return;
       if (live || row.step == 1 || row.step % every == 0 || row.step == last) progress.show(row);
+      for (const std::string& line : begun) progress.say(line);
     };
   Recorder recorder(scenario, grid, info);
 
@@ -213,7 +226,8 @@ int run(RunArguments a, const Output& output) {
       writer->receive(bytes.substr(1));
     });
 
-  StopDecision stop([&machine](bool mine) { return machine.any(mine); });
+  StopDecision stop([&machine](bool mine) { return machine.any(mine); },
+                    [&verdicts](int64_t step) { return verdicts.ends_after(step); });
   caught_signal = 0;
   TrainerServices services;
   services.data = data.get();
@@ -230,6 +244,7 @@ int run(RunArguments a, const Output& output) {
     end.wall_seconds = wall();
     end.environment = environment_json();
     if (machine.environment) end.environment["gpus"] = machine.environment();
+    end.judge = [&](Report& report) { judge_run(info.directory, scenario, grid, report); };
     return end;
   };
   try {
@@ -247,19 +262,28 @@ int run(RunArguments a, const Output& output) {
     end.error = error.what();
     if (recorder.steps_done() > 0) {
       recorder.finish(end);
+      write_report_page(info.directory);
       output.err << "Record of the steps before: " << info.directory << "\n";
     }
     throw;
   }
   const Report report = recorder.finish(end_of_run());
+  const std::string page = write_report_page(info.directory);
   if (a.json) {
     output.out << json_text(report_json(report));
   } else if (!a.quiet) {
-    output.out << summary(report) << "\nRun directory: " << info.directory << "\n";
+    output.out << summary(report) << "\nRun directory: " << info.directory << "\nPage: " << page
+               << "\n";
     if (writer && !writer->newest().empty())
       output.out << "Checkpoint: " << writer->newest() << "\n";
   }
-  return caught_signal != 0 ? 128 + caught_signal : 0;
+  if (caught_signal != 0) return 128 + caught_signal;
+  const Verdict* ended = verdicts.ended_by(report);
+  if (!ended) return 0;
+  output.err << fmt::format("moetwin: stopped by --stop-on {} after step {} of {}: {}\n",
+                            ended->kind, report.steps_done, report.steps_asked,
+                            verdict_line(*ended));
+  return static_cast<int>(ErrorClass::stopped);
 }
 
 }  // namespace
@@ -289,6 +313,12 @@ void add_run(CLI::App& app, Action& action) {
           "--resume", a->resume,
           "Go on from a checkpoint, or from the newest of a run; FILE may be left out then")
       ->type_name("DIR");
+  verb->add_option("--stop-on", a->stop_on,
+                   "End the run, with exit code 7, when one of these verdicts begins to hold: " +
+                       fmt::format("{}", fmt::join(stoppable_verdicts(), ", ")))
+      ->type_name("VERDICT[,VERDICT]")
+      ->delimiter(',')
+      ->check(CLI::IsMember(stoppable_verdicts()));
   verb->add_flag("--quiet", a->quiet, "No progress, no summary");
   verb->add_flag("--json", a->json, "Print the report as JSON instead of the summary");
   verb->footer(
@@ -296,7 +326,9 @@ void add_run(CLI::App& app, Action& action) {
       "  moetwin run scenarios/quickstart.json\n"
       "  moetwin run scenarios/seed-high-ep.json --numerics none\n"
       "  moetwin run scenarios/quickstart.json --set training_config.steps=50 --out runs/short\n"
-      "  moetwin run --resume runs/short --set training_config.steps=100");
+      "  moetwin run --resume runs/short --set training_config.steps=100\n"
+
+      "  moetwin run scenarios/routing-oscillation.json --stop-on oscillating,diverging");
   verb->callback([a, &action] { action = [a](const Output& output) { return run(*a, output); }; });
 }
 

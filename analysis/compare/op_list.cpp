@@ -13,15 +13,17 @@
 namespace moetwin {
 
 OpLists read_op_lists(const Run& run) {
+  return run.has_file("timeline.json") ? read_op_lists(run.file("timeline.json")) : OpLists{};
+}
+
+OpLists read_op_lists(const std::string& path) {
   OpLists lists;
-  if (!run.has_file("timeline.json")) return lists;
-  std::ifstream in(run.file("timeline.json"));
+  std::ifstream in(path);
   Json::Value json;
   std::string fault;
   if (!Json::parseFromStream(Json::CharReaderBuilder(), in, &json, &fault) ||
       !json["traceEvents"].isArray())
-    throw Error(ErrorClass::configuration,
-                fmt::format("{}: is no Chrome trace: {}", run.file("timeline.json"), fault));
+    throw Error(ErrorClass::configuration, fmt::format("{}: is no Chrome trace: {}", path, fault));
   for (const Json::Value& event : json["traceEvents"]) {
     if (event["ph"].asString() != "X") continue;
     ListedOp op;

@@ -23,6 +23,7 @@ using OpLists = std::map<std::pair<int64_t, int64_t>, std::vector<ListedOp>>;
 
 /// Empty when the run has no timeline.json. Throws Error(configuration) when it is broken.
 OpLists read_op_lists(const Run& run);
+OpLists read_op_lists(const std::string& path);
 
 /// What all ops of one kind, group and size took together over ranks.
 struct OpClass {

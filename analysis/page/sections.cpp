@@ -95,7 +95,10 @@ Json::Value run_section(const Run& run) {
   }
   json["notes"] = Json::Value(Json::arrayValue);
   for (const std::string& note : stability.notes) json["notes"].append(note);
-  for (const Json::Value& note : run.report["notes"]) json["notes"].append(note);
+  // The report has those of the run's own analysis, which are the same.
+  for (const Json::Value& note : run.report["notes"])
+    if (std::count(stability.notes.begin(), stability.notes.end(), note.asString()) == 0)
+      json["notes"].append(note);
   json["marks"] = marks_section(stability);
   json["loss"] = column(run, "loss");
   json["seconds"] = column(run, "step_seconds");
@@ -105,7 +108,8 @@ Json::Value run_section(const Run& run) {
     json["imbalance"]["experts"] = experts;
     json["imbalance"]["ranks"] = ranks;
   }
-  json["churn"] = churn_section(run);
+  json["churn"] = probe_section(run, &ProbeSeries::churn);
+  json["harm"] = probe_section(run, &ProbeSeries::harm);
   json["layers"] = loads_section(run);
   json["matrix"] = matrix_section(run);
   json["traffic"] = traffic_section(run);

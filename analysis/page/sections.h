@@ -19,8 +19,8 @@ Json::Value timeline_section(const Run& run);
 Json::Value loads_section(const Run& run);
 /// Assignments by source rank and expert column.
 Json::Value matrix_section(const Run& run);
-/// Churn of the layers that move most.
-Json::Value churn_section(const Run& run);
+/// A figure of the probe over time, of the layers that have most of it.
+Json::Value probe_section(const Run& run, std::vector<double> ProbeSeries::*figure);
 /// Steps to mark in charts over time.
 Json::Value marks_section(const StabilityReport& stability);
 

@@ -79,12 +79,14 @@ Json::Value matrix_section(const Run& run) {
   return list;
 }
 
-Json::Value churn_section(const Run& run) {
+Json::Value probe_section(const Run& run, std::vector<double> ProbeSeries::*figure) {
   std::vector<std::pair<double, const LayerSeries*>> moving;
   for (const LayerSeries& layer : run.routing.layers) {
     double sum = 0;
-    for (double c : layer.probe.churn) sum += std::isfinite(c) ? c : 0;
-    if (layer.probe.size() > 1) moving.emplace_back(-sum, &layer);
+    bool known = false;
+    for (double c : layer.probe.*figure)
+      if (std::isfinite(c)) sum += c, known = true;
+    if (layer.probe.size() > 1 && known) moving.emplace_back(-sum, &layer);
   }
   if (moving.empty()) return {};
   std::stable_sort(moving.begin(), moving.end(),
@@ -94,7 +96,7 @@ Json::Value churn_section(const Run& run) {
                    [](const auto& a, const auto& b) { return a.second->layer < b.second->layer; });
   Json::Value list(Json::arrayValue);
   for (const auto& [sum, layer] : moving) {
-    Json::Value json = sampled(as_doubles(layer->probe.steps), layer->probe.churn, 600);
+    Json::Value json = sampled(as_doubles(layer->probe.steps), layer->probe.*figure, 600);
     json["layer"] = Json::Int64(layer->layer);
     list.append(json);
   }

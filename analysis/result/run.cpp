@@ -104,21 +104,27 @@ Run read_run(const std::string& path, int64_t experts) {
   return run;
 }
 
-LossSeries loss_series(const Run& run) {
+LossSeries loss_series(const CsvTable& steps) {
   LossSeries series;
-  if (run.steps.rows() == 0) return series;
-  for (double step : run.steps.column("step")) series.steps.push_back(static_cast<int64_t>(step));
-  series.loss = run.steps.column_or_nan("loss");
-  series.grad_norm = run.steps.column_or_nan("grad_norm");
+  if (steps.rows() == 0) return series;
+  for (double step : steps.column("step")) series.steps.push_back(static_cast<int64_t>(step));
+  series.loss = steps.column_or_nan("loss");
+  series.grad_norm = steps.column_or_nan("grad_norm");
   return series;
 }
 
-StabilityOptions stability_options(const Run& run) {
+LossSeries loss_series(const Run& run) { return loss_series(run.steps); }
+
+StabilityOptions stability_options(const Scenario& scenario, const Grid& grid) {
   StabilityOptions options;
-  if (run.scenario)
-    options.top_k = static_cast<double>(run.scenario->model_config.moe_layer_config.top_k);
-  if (run.grid) options.expert_columns = run.grid->expert_sharding();
+  options.top_k = static_cast<double>(scenario.model_config.moe_layer_config.top_k);
+  options.expert_columns = grid.expert_sharding();
   return options;
+}
+
+StabilityOptions stability_options(const Run& run) {
+  return run.scenario && run.grid ? stability_options(*run.scenario, *run.grid)
+                                  : StabilityOptions{};
 }
 
 double report_number(const Json::Value& report, const std::string& path) {

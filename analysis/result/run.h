@@ -35,10 +35,12 @@ struct Run {
 /// Error(configuration) when there is nothing to read or a file is broken.
 Run read_run(const std::string& path, int64_t experts = 0);
 
-/// The loss and gradient norm of a run.
+/// The loss and gradient norm of a run, from the table of steps.csv.
+LossSeries loss_series(const CsvTable& steps);
 LossSeries loss_series(const Run& run);
 
-/// What the run's scenario says that the verdicts need.
+/// What the scenario says that the verdicts need.
+StabilityOptions stability_options(const Scenario& scenario, const Grid& grid);
 StabilityOptions stability_options(const Run& run);
 
 /// report[a][b]... as a number; NaN where it is absent or null. `path`: "throughput.mfu".

@@ -56,6 +56,8 @@ Verdict to_verdict(const Finding& finding) {
   verdict.kind = finding.kind;
   verdict.layer = finding.layer;
   verdict.onset_step = finding.onset_step;
+  verdict.end_step = finding.end_step;
+  verdict.strength = finding.strength;
   verdict.period_steps = finding.period_steps;
   verdict.amplitude = finding.amplitude;
   verdict.confidence = finding.confidence;

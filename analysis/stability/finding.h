@@ -25,6 +25,7 @@ struct Finding {
   double period_steps = -1;
   double amplitude = -1;                  ///< units of the mean load
   double confidence = 0;                  ///< 0.5 at the threshold, towards 1 beyond it
+  int64_t checks = 0;                     ///< oscillating: sliding checks that held in a row
   std::string strength;                   ///< oscillating: "strong" | "weak"; else empty
   std::vector<int64_t> experts, against;  ///< that swap with each other, or that are hot or dead
   std::string evidence;

@@ -104,7 +104,9 @@ std::vector<Finding> StabilityMonitor::add(int64_t step, double loss,
     if (f.kind == "stable") continue;
     const std::pair<std::string, int64_t> what(f.kind, f.layer);
     running[what] = running_[what] + 1;
-    if (running[what] < options_.hold && !broken) continue;
+    // In a short window the end of a re-ordering looks like a movement that goes on.
+    const bool brief = f.kind == "oscillating" && f.checks < options_.hold;
+    if ((running[what] < options_.hold || brief) && !broken) continue;
     now.push_back(f);
     const bool held = std::any_of(holding_.begin(), holding_.end(), [&](const Finding& h) {
       return h.kind == f.kind && h.layer == f.layer;

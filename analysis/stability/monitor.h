@@ -24,8 +24,8 @@ struct LayerObservation {
 
 /// Keeps the last 2 x options.window rows of each layer and judges them every
 /// options.check_every steps, after options.skip_steps, with the rules of analyse_stability. A
-/// verdict begins to hold when it came options.hold checks running; a loss that is not finite at
-/// once. Not thread-safe.
+/// verdict begins to hold when it came options.hold checks running, and a movement besides when the
+/// sliding checks of its onset held as often; a loss that is not finite at once. Not thread-safe.
 class StabilityMonitor {
  public:
   explicit StabilityMonitor(const StabilityOptions& options) : options_(options) {}

@@ -150,6 +150,7 @@ void place(const Moving& m, const std::vector<Stretch>& all, int64_t to, Oscilla
     if (s.from < to && (s.checks >= options.hold || s.to + 2 * options.check_every > n))
       if (!last || s.checks >= last->checks || s.to >= to) last = &s;
   if (!last) return;
+  o.checks = last->checks;
   const int64_t row = onset_row(m.churn.empty() ? unrest(m.shares) : m.churn, *last);
   o.onset_step = m.steps[static_cast<size_t>(row)];
   // A check fails some rows after the movement stops: the middle of the last one that held.

@@ -23,6 +23,7 @@ struct Oscillation {
   double period_steps = 0;  ///< 0: none
   double margin = 0;        ///< how far beyond the line, 1: on it
   int64_t onset_step = -1, end_step = -1;
+  int64_t checks = 0;        ///< sliding checks that held in a row, of the stretch that was judged
   int64_t moved_until = -1;  ///< not found, but it moved until this step and settled
   Swap swap;
 };

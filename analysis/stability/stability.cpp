@@ -74,6 +74,7 @@ struct Layer {
     f.end_step = o.end_step;
     if (o.periodic) f.period_steps = o.period_steps;
     f.amplitude = o.amplitude;
+    f.checks = o.checks;
     f.strength = o.strong ? "strong" : "weak";
     f.experts = o.swap.up;
     f.against = o.swap.down;

@@ -66,7 +66,7 @@ def write_run(folder, sick):
         "loss": {"last": 2.5}, "verdicts": [], "notes": ["a note"], "settings": settings}))
     steps = ["step,loss,step_seconds,imbalance_experts,imbalance_ranks"]
     routing = ["step,layer,rank,expert,assigned,kept"]
-    probe = ["step,layer,churn," + ",".join(f"share_{e}" for e in range(8))]
+    probe = ["step,layer,churn,harm," + ",".join(f"share_{e}" for e in range(8))]
     for s in range(1, 401):
         steps.append(f"{s},{2 + 3 / s},{1 + .01 * (s % 5)},1.5,1.2")
         swing = .7 * math.cos(2 * math.pi * s / 20) if sick else 0
@@ -78,7 +78,7 @@ def write_run(folder, sick):
                 routing += [f"{s},{layer},{r},{e},{round(1000 * shares[e])},{round(1000 * shares[e])}"
                             for r in range(8) for e in range(8)]
             churn = "" if s == 1 else .2 if sick else .002
-            probe.append(f"{s},{layer},{churn}," + ",".join(map(str, shares)))
+            probe.append(f"{s},{layer},{churn},{.7 if sick else .3}," + ",".join(map(str, shares)))
     (folder / "steps.csv").write_text("\n".join(steps) + "\n")
     (folder / "routing.csv").write_text("\n".join(routing) + "\n")
     (folder / "probe.csv").write_text("\n".join(probe) + "\n")
@@ -131,7 +131,7 @@ def main():
     if not browser:
         print("skipped: no Chromium (package chromium)")
         return 77
-    one = ["loss", "churn", "seconds", "imbalance", "heat", "matrix", "traffic", "parts", "memory",
+    one = ["loss", "churn", "harm", "seconds", "imbalance", "heat", "matrix", "traffic", "parts", "memory",
            "classes", "layout", "timeline"]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

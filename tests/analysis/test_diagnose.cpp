@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "analysis/bottleneck.h"
+#include "analysis/router_share.h"
 #include "tests/analysis/run_files.h"
 #include "tests/cli/run.h"
 
@@ -49,6 +50,32 @@ TEST_CASE("what takes the step is what bounds it") {
   CHECK(first_kind(report(R"("compute": 0.9, "idle": 0.1)",
                           R"("memory": {"capacity_bytes": 100, "peak_bytes_per_rank": [50, 95],
                              "classes": {"activations": 70, "parameters": 25}})")) == "memory");
+}
+
+TEST_CASE("the router's share of the computing: its ops and the products that are its own",
+          "[P102]") {
+  const auto op = [](const char* name, double seconds, const char* activity = "compute") {
+    ListedOp o;
+    o.name = name, o.seconds = seconds, o.activity = activity;
+    return o;
+  };
+  OpLists lists;
+  lists[{0, 0}] = {op("gemm", 10),
+                   op("gemm", 1),
+                   op("router_select", 2),
+                   op("accumulate_counts", .25),
+                   op("router_losses", .75),
+                   op("grouped_gemm", 40),
+                   op("all_reduce", 7, "other_communication"),
+                   op("router_backward", 3),
+                   op("gemm", 4),
+                   op("gemm", 5),
+                   op("router_input_backward", 1),
+                   op("gemm", 20)};
+  lists[{0, -1}] = {op("launch", 99, "host")};
+  const RouterShare found = router_share(lists);
+  CHECK(found.router == 1 + 2 + .25 + .75 + 3 + 4 + 5 + 1);
+  CHECK(found.compute == found.router + 10 + 40 + 20);
 }
 
 TEST_CASE("communication names its bytes and where they go") {

@@ -72,4 +72,15 @@ TEST_CASE("a loss that is not finite is told in its step") {
   CHECK(fed.begun[0].second.kind == "diverging");
 }
 
+TEST_CASE("the monitor leaves alone a re-ordering that dies away within 160 steps") {
+  // As after a jump of the router's rate: 30% of the batch moves at first, ever less of it later.
+  Fed fed;
+  for (int64_t step = 1; step <= 1000; ++step) {
+    const double since = static_cast<double>(step - 400);
+    const double left = since < 0 ? 0 : std::exp(-since / 50);
+    fed.step(step, 0.8 * left, 0.004 + 0.3 * left);
+  }
+  CHECK(fed.begun.empty());
+}
+
 }  // namespace moetwin

@@ -11,7 +11,7 @@ function layout(parent, run) {
     about: `${l.world} ranks = ${l.edp} expert copies × ${l.ep} expert-parallel × ${l.etp} expert-TP × ${l.pp} stages` + (l.shown < l.world ? `; the first ${l.shown} are shown` : "") + ". Cells of one colour hold the same experts; a blue line joins the ranks of an all-to-all, a dashed orange line the copies of the same experts.",
     table: () => [["rank", "node", "expert copy", "EP", "TP", "stage", "experts"], ...ranks.map(r => [r.rank, r.node, r.edp, r.ep, r.tp, r.pp, r.experts || "–"])],
   }, (plot, width, read) => {
-    const perNode = l.per_node, nodes = d3.nest().key(r => r.node).entries(ranks).map(n => n.values);
+    const nodes = d3.nest().key(r => r.node).entries(ranks).map(n => n.values), perNode = d3.max(nodes, n => n.length);
     const cell = l.shown > 64 ? 34 : l.shown > 16 ? 62 : 78, tall = l.shown > 64 ? 26 : 46, gap = l.shown > 16 ? 8 : 18, pad = 12;
     const cols = Math.max(1, Math.min(perNode, l.ep * l.etp > 1 ? l.ep * l.etp : 4, Math.floor((width - 2 * pad) / (cell + gap))));
     const boxW = cols * (cell + gap) - gap + 2 * pad, rows = Math.ceil(perNode / cols), boxH = rows * (tall + gap) - gap + pad + 26;
