@@ -309,12 +309,6 @@ void Trainer::evaluate(int64_t step, Split split, int64_t wanted,
   }
 }
 
-void Trainer::leave_out(int64_t next_step) {
-  context_.host_syncs = 0;
-  last_end_ = context_.device.now();
-  context_.device.take_profile(services_.recorder && services_.recorder->wants_detail(next_step));
-}
-
 void Trainer::validate(int64_t step) {
   if (!numerics_ || !services_.data) return;
   const int64_t available = services_.data->sequences(Split::validation);
