@@ -110,13 +110,15 @@ void memory(const Facts& f, std::vector<Bottleneck>& found) {
     if (classes[name].asDouble() > most) most = classes[name].asDouble(), largest = name;
   if (!largest.empty())
     b.evidence += fmt::format("; most of it {} ({})", largest, format_bytes(most));
-  b.advice = {"optimizer sharding: distributed_config.zero_stage 1",
+  b.advice = {"sharding: distributed_config.zero_stage 1 (optimizer state) to 3 (parameters too)",
               "fewer experts per rank: a larger distributed_config.expert_parallel_size"};
   if (largest.find("activation") != largest.npos || largest.find("dispatch") != largest.npos)
     b.advice.insert(b.advice.begin(),
                     {"a smaller training_config.micro_batch_size with more accumulation",
                      "model_config.moe_layer_config.capacity_factor bounds dispatch buffers"});
-  b.advice.push_back("CPU offload of optimizer state, recomputation of activations");
+  b.advice.push_back(
+      "activations made again: training_config.recompute; state in host memory: "
+      "distributed_config.fsdp.cpu_offload");
   found.push_back(b);
 }
 

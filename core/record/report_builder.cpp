@@ -176,8 +176,9 @@ void ReportBuilder::build_memory(Report& report) const {
       format_bytes(static_cast<double>(classes[static_cast<size_t>(largest)])),
       memory_class_name(largest));
   verdict.advice =
-      "raise expert_parallel_size (experts are spread over more GPUs), set zero_stage 1 (optimizer "
-      "state is sharded), or lower expert_hidden_size or micro_batch_size";
+      "raise expert_parallel_size (experts are spread over more GPUs), set zero_stage 1 to 3 "
+      "(optimizer state, gradients, parameters are sharded), training_config.recompute, or lower "
+      "expert_hidden_size or micro_batch_size";
   report.verdicts.push_back(verdict);
 }
 

@@ -30,6 +30,11 @@ std::string compact(const Json::Value& value) {
 // A legal value of the key that differs from `now`.
 Json::Value other_value(const Key& key, const Json::Value& now) {
   if (now.isBool()) return !now.asBool();
+  if (!key.choices.empty() && now.isArray()) {
+    Json::Value list(Json::arrayValue);
+    if (now.size() != 1) list.append(key.choices.back());
+    return list;
+  }
   if (!key.choices.empty())
     return key.choices[0] == now.asString() ? key.choices.back() : key.choices[0];
   const double low = key.bounds.minimum.value_or(0), high = key.bounds.maximum.value_or(low + 1000);

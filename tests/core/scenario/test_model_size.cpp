@@ -112,6 +112,26 @@ TEST_CASE("ZeRO-1 shards the optimizer state over the copies there are", "[P011]
   CHECK(expert_state_bytes(s, single, one).optimizer == 8 * one.expert);
 }
 
+TEST_CASE("sharding spreads weights and gradients too, and offload takes them off the GPU") {
+  Scenario s = parse_scenario(kSeedScenario, "seed.json");  // DP 8 x EP 2
+  s.distributed_config.zero_stage = 3;
+  const ParallelSizes sizes = parallel_sizes(s.distributed_config, 64);
+  const ParameterCount rank = rank_parameters(s, sizes, 0, 0);
+  // fp32: 4 + 4 + 8 bytes over 8 copies of each expert.
+  CHECK(expert_state_bytes(s, sizes, rank).total() == 16 * ((rank.expert + 7) / 8));
+  // On a node of 8 GPUs EP 2 leaves 4 copies.
+  s.distributed_config.zero_stage = 0;
+  s.distributed_config.fsdp.sharding_strategy = "HYBRID_SHARD";
+  CHECK(expert_state_bytes(s, sizes, rank, 8).total() == 16 * ((rank.expert + 3) / 4));
+  CHECK(dense_shards(s, sizes, 8) == 8);
+  // bf16 weights are made from the fp32 master when they are gathered.
+  s.training_config.dtype = "bf16";
+  CHECK(expert_state_bytes(s, sizes, rank, 8).weights == 0);
+  CHECK(expert_state_bytes(s, sizes, rank, 8).total() == 16 * ((rank.expert + 3) / 4));
+  s.distributed_config.fsdp.cpu_offload = true;
+  CHECK(expert_state_bytes(s, sizes, rank, 8).total() == 4 * ((rank.expert + 3) / 4));
+}
+
 TEST_CASE("bytes for a parameter by dtype and optimizer") {
   TrainingConfig t;
   const auto bytes = [&t](const char* dtype, const char* optimizer) {

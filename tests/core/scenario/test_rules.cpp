@@ -204,3 +204,34 @@ TEST_CASE("fp64 is for the modelled GPU") {
   CHECK_NOTHROW(check_backend(s, "sim"));
   CHECK_THROWS_WITH(check_backend(s, "cuda"), Contains("legal on cuda: fp32, bf16, fp16"));
 }
+
+TEST_CASE("sharding is named once, and goes with its offload and types") {
+  const auto with = [](const std::string& distributed, const std::string& training = "") {
+    return refusal("{\"distributed_config\": {" + distributed + "}, \"training_config\": {" +
+                   training + "}}");
+  };
+  CHECK_THAT(with(R"("zero_stage": 1, "fsdp": {"sharding_strategy": "FULL_SHARD"})"),
+             Contains("sharding_strategy FULL_SHARD is zero_stage 3, but zero_stage is 1"));
+  CHECK_THAT(with(R"("zero_stage": 3, "fsdp": {"sharding_strategy": "HYBRID_SHARD"})"),
+             Contains("sharding_strategy HYBRID_SHARD is no stage of ZeRO"));
+  CHECK(with(R"("zero_stage": 3, "fsdp": {"sharding_strategy": "FULL_SHARD"})") == "accepted");
+  CHECK_THAT(with(R"("zero_stage": 1, "fsdp": {"cpu_offload": true})"),
+             Contains("cpu_offload with SHARD_OPTIMIZER") && Contains("FULL_SHARD"));
+  CHECK(with(R"("zero_stage": 2, "fsdp": {"cpu_offload": true})") == "accepted");
+  CHECK_THAT(with(R"("fsdp": {"mixed_precision": {"param_dtype": "bf16"}})", R"("dtype": "fp16")"),
+             Contains("param_dtype bf16 with training_config.dtype fp16"));
+  CHECK_THAT(with(R"("fsdp": {"mixed_precision": {"reduce_dtype": "bf16"}})"),
+             Contains("reduce_dtype bf16 with NO_SHARD") && Contains("legal: fp32"));
+  CHECK_THAT(with(R"("zero_stage": 3, "fsdp": {"mixed_precision": {"reduce_dtype": "bf16"}})",
+                  R"("dtype": "fp64")"),
+             Contains("reduce_dtype bf16 with training_config.dtype fp64"));
+  CHECK_THAT(with(R"("fsdp": {"sharding_strategy": "SHARD"})"),
+             Contains("NO_SHARD, SHARD_OPTIMIZER, SHARD_GRAD_OP, FULL_SHARD"));
+  CHECK_THAT(with("", R"("recompute_modules": ["mlp"])"),
+             Contains("a list of texts, each one of: attention_core, expert_activation"));
+  // Where dtype is left out, param_dtype says it.
+  CHECK(parse_scenario(R"({"distributed_config": {"fsdp": {"mixed_precision":
+                           {"param_dtype": "fp16", "reduce_dtype": "fp32"}}}})",
+                       "t.json")
+            .training_config.dtype == "fp16");
+}

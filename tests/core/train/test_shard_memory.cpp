@@ -163,3 +163,73 @@ TEST_CASE("fewer layers in flight, less memory") {
   // gone yet, and those of the two layers below are still there from the forward.
   CHECK(four - one == 2 * grain(2 * layer) + grain(2 * head));
 }
+
+namespace {
+
+/// Per step: seconds, then bytes and bytes off the node of parameters, then of gradients.
+std::vector<double> sent_by(const Scenario& s, int64_t gpus_per_node = 8) {
+  TrainRunOptions options;
+  options.look_at_row = [](const StepRow& row) {
+    std::vector<double> numbers{row.seconds()};
+    for (const char* purpose : {"parameters", "dense gradients"}) {
+      const auto found = row.by_purpose.find(purpose);
+      const SentBytes sent = found == row.by_purpose.end() ? SentBytes{} : found->second;
+      numbers.push_back(static_cast<double>(sent.bytes));
+      numbers.push_back(static_cast<double>(sent.off_node));
+    }
+    return numbers;
+  };
+  options.change_profile = [gpus_per_node](ClusterProfile& profile) {
+    profile.gpus_per_node = profile.nics_per_node = gpus_per_node;
+  };
+  return train_in_child(s, options).rows;
+}
+
+}  // namespace
+
+TEST_CASE("what sharding sends: each unit gathered once or twice, gradients scattered once") {
+  Scenario s = model(0, 4, 1);
+  const auto n = static_cast<double>(model_parameters(s).total());
+  const double h = 128, f = 512;
+  const double layer = 4 * h + (3 * h * h + 3 * h) + (h * h + h) + (h * f + f) + (f * h + h);
+  // A gather or scatter over 4 ranks sends each rank's quarter to 3 others: 3 whole copies in all.
+  s.distributed_config.zero_stage = 2;
+  const std::vector<double> once = sent_by(s);
+  CHECK(once[1] == 3 * 2 * n);
+  CHECK(once[3] == 3 * 4 * n);
+  // Head and last two layers are still there when their backward begins; the embedding has no use
+  // for its table in the backward.
+  s.distributed_config.zero_stage = 3;
+  const std::vector<double> twice = sent_by(s);
+  CHECK(twice[1] >= 3 * 2 * (n + 6 * layer));
+  CHECK(twice[1] <= 3 * 2 * (n + 8 * layer));
+  CHECK(twice[3] == 3 * 4 * n);
+  // Inside nodes of two: parameters stay there, and only shares of gradients leave.
+  s.distributed_config.zero_stage = 0;
+  s.distributed_config.fsdp.sharding_strategy = "_HYBRID_SHARD_ZERO2";
+  const std::vector<double> hybrid = sent_by(s, 2);
+  CHECK(hybrid[1] == 2 * 1 * 2 * n);  // two nodes, one copy each
+  CHECK(hybrid[2] == 0);
+  // Scatter: one copy in each of two nodes. The sum over two copies of a half: two whole halves,
+  // twice.
+  CHECK(hybrid[3] == 2 * 1 * 4 * n + 2 * 2 * 4 * n / 2);
+  CHECK(hybrid[4] == 2 * 2 * 4 * n / 2);
+}
+
+TEST_CASE("gathering ahead hides gathers behind compute") {
+  Scenario s = model(0, 4, 1);
+  s.distributed_config.zero_stage = 3;
+  FsdpConfig& fsdp = s.distributed_config.fsdp;
+  const double ahead = sent_by(s)[0];
+  fsdp.forward_prefetch = false;
+  fsdp.backward_prefetch = "none";
+  fsdp.limit_all_gathers = 1;
+  const double in_line = sent_by(s)[0];
+  // Nothing runs beside a gather then. One layer's gather over 4 ranks: 3/4 of its bf16 bytes over
+  // 10 GB/s; of 16 passes all but the first and the last two in a row could have been hidden.
+  const double h = 128, f = 512;
+  const double layer = 4 * h + (3 * h * h + 3 * h) + (h * h + h) + (h * f + f) + (f * h + h);
+  const double gather = 0.75 * 2 * layer / 10e9;
+  CHECK(in_line - ahead > 8 * gather);
+  CHECK(in_line - ahead < 20 * (gather + 1e-5));
+}
