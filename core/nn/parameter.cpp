@@ -12,14 +12,24 @@ const char* parameter_kind_name(ParameterKind kind) {
 }
 
 GroupKind Parameter::reduction_group() const {
-  // Tensor parallelism comes with a later part; a parameter that needs a sum over it must not pass
-  // in silence.
-  require(tensor != AxisUse::summed, "gradients summed over the tensor axis are not built yet");
+  require(data == AxisUse::summed, "copies of a parameter over data parallel saw other tokens");
   if (grid == GridKind::expert) {
-    require(expert == AxisUse::sharded, "parameters on the expert grid are sharded over EP");
-    return data == AxisUse::summed ? GroupKind::expert_dp : GroupKind::world;
+    require(expert == AxisUse::sharded && tensor != AxisUse::summed,
+            "parameters on the expert grid are sharded over EP and not summed over ETP");
+    return GroupKind::expert_dp;
   }
-  return GroupKind::dense_dp;
+  return tensor == AxisUse::summed ? GroupKind::stage : GroupKind::dense_dp;
+}
+
+int64_t Parameter::global_index(int64_t i) const {
+  int64_t c = i % local[2];
+  const int64_t b = i / local[2] % local[1], a = i / (local[1] * local[2]);
+  for (const ColumnRange& range : columns)
+    if (range.local <= c && c < range.local + range.count) {
+      c += range.global - range.local;
+      break;
+    }
+  return ((a + offset[0]) * global[1] + b + offset[1]) * global[2] + c + offset[2];
 }
 
 Parameter& ParameterSet::add(Parameter parameter) {

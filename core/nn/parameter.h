@@ -7,6 +7,7 @@
 #include <deque>
 #include <string>
 #include <unordered_set>
+#include <vector>
 
 #include "core/device/tensor.h"
 #include "core/topology/grid.h"
@@ -25,6 +26,12 @@ enum class AxisUse : uint8_t {
 
 enum class GridKind : uint8_t { dense, expert };
 
+/// `count` columns (last axis) that stand at `local` on this rank and at `global` in the whole
+/// tensor.
+struct ColumnRange {
+  int64_t global = 0, local = 0, count = 0;
+};
+
 struct Parameter {
   std::string name;  ///< global: the same in every layout, experts by global id ranges
   ParameterKind kind = ParameterKind::dense;
@@ -36,7 +43,10 @@ struct Parameter {
   bool one_dimensional = false;  ///< bias or norm: no weight decay unless asked for
   Shape shape;                   ///< local
   std::array<int64_t, 3> global{1, 1, 1}, offset{0, 0, 0},
-      local{1, 1, 1};   ///< place in the global tensor
+      local{1, 1, 1};  ///< place in the global tensor; what `shape` has beyond it is padding, zero
+  /// Where the columns are not one range (queries | keys | values, gate | up): their ranges, which
+  /// cover local[2]; offset[2] is then 0. Empty: one range.
+  std::vector<ColumnRange> columns;
   double init_std = 0;  ///< normal draws; 0: constant init_value
   double init_value = 0;
   uint32_t init_stream = 0;  ///< hash of the global name: equal in every layout
@@ -45,13 +55,15 @@ struct Parameter {
   Tensor gradient;  ///< real_dtype; ops add to it
 
   int64_t elements() const { return shape.elements(); }
-  /// Where element i of `value` (row-major) is in the whole parameter of all ranks (row-major).
-  int64_t global_index(int64_t i) const {
-    const int64_t c = i % local[2], b = i / local[2] % local[1], a = i / (local[1] * local[2]);
-    return ((a + offset[0]) * global[1] + b + offset[1]) * global[2] + c + offset[2];
-  }
+  /// Elements that are part of the global tensor: the first ones of `shape`.
+  int64_t placed() const { return local[0] * local[1] * local[2]; }
+  /// Where element i < placed() of this rank's part is in the whole tensor.
+  int64_t global_index(int64_t i) const;
   /// The group over which the gradient is summed.
   GroupKind reduction_group() const;
+  /// Whether ranks outside of that group keep equal copies with equal gradients: the lowest
+  /// coordinate on the tensor axis owns it (the gradient norm counts it once).
+  bool copied() const { return tensor == AxisUse::same; }
 };
 
 /// All parameters of one rank, in order of declaration. Addresses stay valid.

@@ -29,13 +29,16 @@ struct PartsAttr {
 };
 OpCall sum_parts(const Tensor& x, const Tensor& y, PartsAttr attr);
 
-/// Normal draws for a slice of a tensor with global extents [G0,G1,G2] that starts at [o0,o1,o2]; y
-/// has the local extents. The draw of an element depends on its global index alone, so a model
-/// starts equal in every layout.
+/// Normal draws for a slice of a tensor with global extents [G0,G1,G2] that starts at [o0,o1,o2]
+/// and has the local extents. They fill columns [column, column + local[2]) of y, whose rows have
+/// `pitch` elements (0: local[2]); others are untouched. The draw of an element depends on its
+/// global index alone, so a model starts equal in every layout.
 struct InitAttr {
   PhiloxKey key;
   double std = 0.02;
   int64_t global[3] = {1, 1, 1}, offset[3] = {0, 0, 0}, local[3] = {1, 1, 1};
+  int64_t pitch = 0, column = 0;
+  int64_t row_elements() const { return pitch > 0 ? pitch : local[2]; }
 };
 OpCall init_normal(const Tensor& y, InitAttr attr);
 

@@ -15,15 +15,19 @@ void check_init(const OpCall& c) {
   const Check check(c);
   const auto a = c.get<InitAttr>();
   check.real(0);
-  check.that(c[0].elements() == a.local[0] * a.local[1] * a.local[2],
+  check.that(c[0].elements() == a.local[0] * a.local[1] * a.row_elements(),
              "y has the elements of the local extents");
+  check.that(a.column >= 0 && a.column + a.local[2] <= a.row_elements(),
+             "the columns lie inside the rows of y");
   for (int i = 0; i < 3; ++i)
     check.that(a.offset[i] >= 0 && a.offset[i] + a.local[i] <= a.global[i],
                "the slice lies inside the global extents");
 }
 void kernels_init(const OpCall& c, KernelClass, KernelList& out) {
-  out.push_back(simple_kernel(KernelKind::elementwise, c[0].dtype,
-                              2 * kFlopPerDraw * elements_of(c[0]), traffic(c)));
+  const auto a = c.get<InitAttr>();
+  const double n = static_cast<double>(a.local[0] * a.local[1] * a.local[2]);
+  out.push_back(simple_kernel(KernelKind::elementwise, c[0].dtype, 2 * kFlopPerDraw * n,
+                              n * static_cast<double>(dtype_size(c[0].dtype))));
 }
 void check_dropout(const OpCall& c) {
   const Check check(c);

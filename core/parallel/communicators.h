@@ -10,11 +10,14 @@
 namespace moetwin {
 
 struct Communicators {
+  std::unique_ptr<Communicator> tp;         ///< activations of split layers; compute stream
   std::unique_ptr<Communicator> ep;         ///< token exchange; dispatch stream
+  std::unique_ptr<Communicator> expert_tp;  ///< tokens of split experts; dispatch stream
   std::unique_ptr<Communicator> expert_dp;  ///< expert gradients; reduction stream
   std::unique_ptr<Communicator> dense_dp;   ///< dense gradients; reduction stream
-  std::unique_ptr<Communicator> balance;    ///< expert counts over dense-DP; compute stream
-  std::unique_ptr<Communicator> world;      ///< gradient norm; compute stream
+  std::unique_ptr<Communicator> stage;    ///< dense gradients summed over TP too; reduction stream
+  std::unique_ptr<Communicator> balance;  ///< expert counts over dense-DP; compute stream
+  std::unique_ptr<Communicator> world;    ///< gradient norm; compute stream
 
   /// The one that sums gradients of this group kind; null where the group has one member.
   Communicator* reduction(GroupKind kind) const;

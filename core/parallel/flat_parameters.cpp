@@ -203,7 +203,7 @@ void FlatGroup::for_each_piece(Context& context,
     fetch(context, bucket);
     for (; place != places_.end() && place->begin < bucket.begin + bucket.count; ++place) {
       const int64_t begin = std::max(own, place->begin);
-      const int64_t count = std::min(own_end, place->begin + place->parameter->elements()) - begin;
+      const int64_t count = std::min(own_end, place->begin + place->parameter->placed()) - begin;
       if (count <= 0) continue;
       const State kept = state(bucket, begin, count);
       visit({place->parameter, begin - place->begin, count, kept.weight, kept.m, kept.v,
@@ -224,7 +224,17 @@ void draw(Context& context, const Parameter& p, const Tensor& target) {
       attr.offset[i] = p.offset[i];
       attr.local[i] = p.local[i];
     }
-    context.launch(init_normal(target, attr));
+    // Column ranges of a split weight one after the other; what is padding stays zero.
+    const Tensor placed = target.slice(0, {p.placed()});
+    attr.pitch = p.local[2];
+    std::vector<ColumnRange> ranges = p.columns;
+    if (ranges.empty()) ranges.push_back({p.offset[2], 0, p.local[2]});
+    for (const ColumnRange& range : ranges) {
+      attr.offset[2] = range.global;
+      attr.local[2] = range.count;
+      attr.column = range.local;
+      if (p.placed() > 0) context.launch(init_normal(placed, attr));
+    }
   } else if (p.init_value != 0) {
     FillAttr attr;
     attr.value = p.init_value;
@@ -271,20 +281,22 @@ void FlatGroup::initialise(Context& context) {
 std::vector<FlatGroup> make_flat_groups(Context& context, ParameterSet& parameters,
                                         const Grid& grid, const DistributedConfig& config,
                                         bool momentum) {
-  std::map<std::pair<GroupKind, DType>, std::vector<Parameter*>> sorted;
+  std::map<std::tuple<GroupKind, DType, bool>, std::vector<Parameter*>> sorted;
   for (Parameter& p : parameters.all()) {
     const DType dtype = p.kind == ParameterKind::router ? context.real() : context.dtype;
-    sorted[{p.reduction_group(), dtype}].push_back(&p);
+    sorted[{p.reduction_group(), dtype, p.copied()}].push_back(&p);
   }
   const DeviceProperties& device = context.device.properties();
+  const bool lowest = grid.coordinates(device.rank).tp == 0;
   const Sharding& sharding = sharding_of(config);
   std::vector<FlatGroup> groups;
   for (auto& [key, members] : sorted) {
-    const ShardGroups among = shard_groups(grid.group(key.first, device.rank), device.rank,
+    const auto [reduction, dtype, copied] = key;
+    const ShardGroups among = shard_groups(grid.group(reduction, device.rank), device.rank,
                                            sharding.inside_node ? device.gpus_per_node : 0);
-    groups.emplace_back(context, std::move(members), key.second, key.first, among.shard.size(),
-                        among.shard.index_of(device.rank), among.copies.index_of(device.rank) == 0,
-                        sharding.shard, config.fsdp.cpu_offload,
+    const bool owner = among.copies.index_of(device.rank) == 0 && (!copied || lowest);
+    groups.emplace_back(context, std::move(members), dtype, reduction, among.shard.size(),
+                        among.shard.index_of(device.rank), owner, sharding.shard, config.fsdp.cpu_offload,
                         config.comm_optimization.gradient_bucket_bytes, momentum);
   }
   return groups;

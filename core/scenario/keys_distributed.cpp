@@ -19,6 +19,9 @@ void add_distributed_keys(KeyList& list) {
   list.key(MOETWIN_KEY(distributed_config.tensor_parallel_size),
            "Ranks over which attention and dense FFN are split (TP).")
       .between(1, kMostRanks);
+  list.key(
+      MOETWIN_KEY(distributed_config.sequence_parallel),
+      "Norms, dropout and residuals on slices of the tokens over the TP ranks; nothing at TP 1.");
   list.key(MOETWIN_KEY(distributed_config.pipeline_parallel_size), "Pipeline stages (PP).")
       .between(1, kMostRanks);
   list.key(MOETWIN_KEY(distributed_config.context_parallel_size),

@@ -114,6 +114,7 @@ struct DistributedConfig {
   int64_t data_parallel_size = 1;  ///< EDP: copies of each expert
   int64_t expert_parallel_size = 1;
   int64_t tensor_parallel_size = 1;
+  bool sequence_parallel = false;  ///< norms, dropout and residuals on slices of tokens over TP
   int64_t pipeline_parallel_size = 1;
   int64_t context_parallel_size = 1;        ///< only 1 in this version
   int64_t expert_tensor_parallel_size = 0;  ///< 0: equal to tensor_parallel_size

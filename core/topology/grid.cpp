@@ -52,6 +52,8 @@ const char* group_kind_name(GroupKind kind) {
       return "embedding";
     case GroupKind::world:
       return "world";
+    case GroupKind::stage:
+      return "stage";
   }
   throw Error(ErrorClass::internal, "internal error: unknown kind of group");
 }
@@ -74,13 +76,16 @@ const char* group_kind_carries(GroupKind kind) {
       return "tied embeddings";
     case GroupKind::world:
       return "gradient norm, overflow and non-finite flags";
+    case GroupKind::stage:
+      return "gradients of weights that saw slices of tokens or heads";
   }
   throw Error(ErrorClass::internal, "internal error: unknown kind of group");
 }
 
 std::vector<GroupKind> all_group_kinds() {
-  return {GroupKind::tp,       GroupKind::ep, GroupKind::expert_tp, GroupKind::expert_dp,
-          GroupKind::dense_dp, GroupKind::pp, GroupKind::embedding, GroupKind::world};
+  return {GroupKind::tp,        GroupKind::ep,       GroupKind::expert_tp,
+          GroupKind::expert_dp, GroupKind::dense_dp, GroupKind::pp,
+          GroupKind::embedding, GroupKind::world,    GroupKind::stage};
 }
 
 Grid::Grid(const DistributedConfig& config, int64_t num_experts, int64_t expert_width) {
@@ -142,6 +147,8 @@ Group Grid::group(GroupKind kind, int64_t rank) const {
       return along(at.pp == 0 ? 0 : 1, 2, stage * (pp_ - 1));
     case GroupKind::world:
       return along(rank, world_, 1);
+    case GroupKind::stage:
+      return along(rank % stage, stage, 1);
   }
   throw Error(ErrorClass::internal, "internal error: unknown kind of group");
 }

@@ -27,8 +27,8 @@ struct Group {
   bool operator==(const Group&) const = default;
 };
 
-/// The kinds of groups of semantics 1.
-enum class GroupKind { tp, ep, expert_tp, expert_dp, dense_dp, pp, embedding, world };
+/// The kinds of groups of semantics 1, and `stage`: dense-DP x TP, all ranks with the same layers.
+enum class GroupKind { tp, ep, expert_tp, expert_dp, dense_dp, pp, embedding, world, stage };
 const char* group_kind_name(GroupKind kind);
 /// What the groups of a kind carry, as in the table of semantics 1.
 const char* group_kind_carries(GroupKind kind);

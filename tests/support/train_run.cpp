@@ -1,5 +1,7 @@
 #include "tests/support/train_run.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -101,7 +103,7 @@ void scatter(Trainer& trainer, GlobalTensors& tensors, std::mutex& mutex, bool g
         const Parameter& p = *place.parameter;
         auto& all = whole(tensors, p);
         for (int64_t i = std::max(begin, place.begin);
-             i < std::min(end, place.begin + p.elements()); ++i)
+             i < std::min(end, place.begin + p.placed()); ++i)
           all[static_cast<size_t>(p.global_index(i - place.begin))] =
               own[static_cast<size_t>(i - begin)];
       }
@@ -118,9 +120,9 @@ std::map<std::string, uint64_t> checksum(Trainer& trainer) {
       std::memcpy(&bits, &v, sizeof bits);
       hash = (hash ^ bits) * 1099511628211ull;
     }
-    // Experts of the same ids are replicas; the place in the global tensor tells which.
-    sums[p.name + "@" + std::to_string(p.offset[0]) + "," + std::to_string(p.offset[1]) + "," +
-         std::to_string(p.offset[2]) + part] = hash;
+    // Parts of the same place in the global tensor are replicas.
+    sums[fmt::format("{}@{},{},{},{}{}", p.name, p.offset[0], p.offset[1], p.offset[2],
+                     p.columns.empty() ? 0 : p.columns[0].global, part)] = hash;
   };
   for (const Parameter& p : trainer.parameters().all())
     if (p.value.defined()) add(p, "", p.value);

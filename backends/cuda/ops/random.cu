@@ -15,7 +15,7 @@ __global__ void draw_normal(T* y, InitAttr a, int64_t n) {
     const int64_t global =
         ((a.offset[0] + plane) * a.global[1] + a.offset[1] + j) * a.global[2] + a.offset[2] + l;
     const double draw = philox_normal(a.key, static_cast<uint64_t>(global));
-    y[i] = from_float<T>(static_cast<float>(a.std * draw));
+    y[row * a.pitch + a.column + l] = from_float<T>(static_cast<float>(a.std * draw));
   }
 }
 
@@ -40,8 +40,9 @@ __global__ void drop(const T* x, T* y, PhiloxKey key, float p, float kept, int64
 }  // namespace
 
 void init_normal(const OpCall& call, CudaLaunchContext& context) {
-  const auto a = call.get<InitAttr>();
-  const int64_t n = call[0].elements();
+  auto a = call.get<InitAttr>();
+  a.pitch = a.row_elements();
+  const int64_t n = a.local[0] * a.local[1] * a.local[2];
   with_real(call[0].dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     launch(draw_normal<T>, blocks_for(n, kThreads, most_blocks(context)), kThreads, 0,

@@ -11,9 +11,9 @@ void init_normal(const ReferenceCall& call) {
   with_compute(call[0].dtype, [&]<class C>(C) {
     alignas(64) C block[kBlock];
     alignas(64) double draws[kBlock];
-    int64_t at = 0;
     for (int64_t i = 0; i < a.local[0]; ++i)
       for (int64_t j = 0; j < a.local[1]; ++j) {
+        int64_t at = (i * a.local[1] + j) * a.row_elements() + a.column;
         const int64_t row =
             ((a.offset[0] + i) * a.global[1] + a.offset[1] + j) * a.global[2] + a.offset[2];
         for (int64_t l = 0; l < a.local[2]; l += kBlock) {
