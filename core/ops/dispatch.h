@@ -31,14 +31,18 @@ OpCall dispatch_plan(const Tensor& ids, const Tensor& weights, const Tensor& cou
 struct RangeAttr {
   int64_t top_k = 1;
   int64_t first = 0, count = 0;
+  /// The tensors hold a slice of the planned tokens, which begins at this token of the plan: token
+  /// t below is token slice + t of the plan, rows count from slice * k on.
+  int64_t slice = 0;
 };
-/// y[r] = x[source[r] / k] for the rows r in [first, first + count) of the permuted order; y
-/// [count,H] holds just those; rows without a source are zero. x [T,H], source i32 [T k].
+/// y[r] = x[source[r] / k - slice] for the rows r in [first, first + count) of the permuted order;
+/// y [count,H] holds just those; rows without a source are zero. x [T,H], source i32 [T k].
 OpCall permute(const Tensor& x, const Tensor& source, const Tensor& y, RangeAttr attr);
-/// dx[t] = sum over slots j in order of dy[position[t,j] - row_first], for tokens [first, first +
-/// count); dx [T,H] rows outside are untouched. dy holds the rows from row first * k on.
+/// dx[t] = sum over slots j in order of dy[position[t,j] - (slice + first) k], for tokens [first,
+/// first + count); dx [T,H] rows outside are untouched. dy holds the rows from row first * k on.
 OpCall permute_backward(const Tensor& dy, const Tensor& position, const Tensor& dx, RangeAttr attr);
-/// out[t] = sum over slots j in order of weights[t,j] * y[position[t,j] - first k] for tokens
+/// out[t] = sum over slots j in order of weights[t,j] * y[position[t,j] - (slice + first) k] for
+/// tokens
 /// [first, first + count); y has the rows from first * k on.
 OpCall combine(const Tensor& y, const Tensor& weights, const Tensor& position, const Tensor& out,
                RangeAttr attr);

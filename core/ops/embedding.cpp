@@ -23,6 +23,8 @@ void check_common(const OpCall& c, int table, int positions, int rows) {
   check.shape(rows, {t, h});
   check.shape(table, {check.extent(table, 0), h});
   check.that(s >= 1 && t % s == 0, "tokens are whole sequences");
+  check.that(c.get<EmbedAttr>().first_row >= 0 && c.get<EmbedAttr>().vocabulary >= 0,
+             "a part of the vocabulary begins inside of it");
   check.shape(positions, {s, h});
   check.real(rows);
   check.same_or_real(table, rows);

@@ -44,6 +44,8 @@
   X(combine_backward)         \
   X(regroup)                  \
   X(cross_entropy)            \
+  X(vocab_statistics)         \
+  X(vocab_cross_entropy)      \
   X(adamw)                    \
   X(sgd)                      \
   X(sum_squares)              \

@@ -158,6 +158,43 @@ TEST_CASE("the same assignments give the same permutation in a hundred runs", "[
   });
 }
 
+TEST_CASE("a slice of the planned tokens moves as it does among all of them", "[dispatch][P061]") {
+  on_each_type([](Machine& machine, DType d) {
+    PlanAttr a;
+    a.experts = 4, a.top_k = 2, a.capacity = 3, a.chunks = 2;
+    const int64_t tokens = 8, h = 24, k = 2, mine = 4;
+    const Values ids = {0, 1, 0, 2, 1, 0, 3, 0, 2, 1, 0, 1, 1, 2, 3, 2};
+    const Values weights = rounded(draw(16, 5), real_dtype(d));
+    const Values x = rounded(draw(tokens * h, 6), d), d_out = rounded(draw(tokens * h, 7), d);
+    const PlanTensors p = plan_tensors(machine, a, ids, rounded(weights, DType::f32));
+    const Tensor tw = machine.put({tokens, k}, real_dtype(d), weights);
+    const Tensor tx = machine.put({tokens, h}, d, x), td = machine.put({tokens, h}, d, d_out);
+    // y, out, dy, dx, dw of tokens [first, first + mine), in tensors that hold them alone or all.
+    const auto moved = [&](int64_t first, bool alone) {
+      const int64_t held = alone ? mine : tokens, from = alone ? first : 0;
+      RangeAttr rows{k, (first - from) * k, mine * k}, range{k, first - from, mine};
+      rows.slice = range.slice = from;
+      const Tensor source = p.source.slice(from * k, {held * k}),
+                   position = p.position.slice(from * k, {held * k});
+      const Tensor y = machine.empty({mine * k, h}, d), out = machine.empty({held, h}, d),
+                   dy = machine.empty({mine * k, h}, d), dx = machine.empty({held, h}, d),
+                   dw = machine.empty({held, k}, real_dtype(d));
+      const Tensor w = tw.rows(from, held);
+      machine.launch(permute(tx.rows(from, held), source, y, rows));
+      machine.launch(combine(y, w, position, out, range));
+      machine.launch(combine_backward(td.rows(from, held), y, w, position, dy, dw, range));
+      machine.launch(permute_backward(dy, position, dx, range));
+      return std::vector<Values>{machine.get(y), machine.get(out.rows(first - from, mine)),
+                                 machine.get(dy), machine.get(dx.rows(first - from, mine)),
+                                 machine.get(dw.rows(first - from, mine))};
+    };
+    for (const int64_t first : {0, 4}) {
+      const auto whole = moved(first, false), slice = moved(first, true);
+      for (size_t i = 0; i < whole.size(); ++i) expect_equal(slice[i], whole[i], "slice");
+    }
+  });
+}
+
 TEST_CASE("permute, combine and their backward through drops and chunks", "[dispatch][P053]") {
   on_each_type([](Machine& machine, DType d) {
     for (const int64_t chunks : {1, 3}) {

@@ -133,6 +133,15 @@ TEST_CASE("a slice of an initialised tensor is the slice of the whole", "[init][
         for (size_t l = 0; l < 30; ++l)
           if (got[(i * 3 + j) * 30 + l] != all[((1 + i) * 5 + 2 + j) * 1030 + 1000 + l])
             FAIL_CHECK("element " << i << " " << j << " " << l << " differs");
+
+    // The same draws as columns 7 to 36 of rows of 40: the others are untouched.
+    part.pitch = 40, part.column = 7;
+    const Tensor w = machine.put({2, 3, 40}, d, Values(240, 3.0));
+    machine.launch(init_normal(w, part));
+    Values columns(240, 3.0);
+    for (size_t row = 0; row < 6; ++row)
+      for (size_t l = 0; l < 30; ++l) columns[row * 40 + 7 + l] = got[row * 30 + l];
+    expect_equal(machine.get(w), columns, "columns of wider rows");
   });
 }
 

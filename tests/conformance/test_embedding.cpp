@@ -67,6 +67,45 @@ TEST_CASE("embedding adds its offset to every element", "[embed]") {
   });
 }
 
+TEST_CASE("parts of a vocabulary: their embeddings sum to the whole one's", "[embed]") {
+  on_each_type([](Machine& machine, DType d) {
+    const int64_t s = 5, tokens = 10, v = 11, h = 40, rows = 4;  // parts of 4, 4 and 3 rows
+    Values ids;
+    for (int64_t t = 0; t < tokens; ++t) ids.push_back(static_cast<double>(t * 7 % v));
+    const Values table = rounded(draw(v * h, 1), d), dy = rounded(draw(tokens * h, 3), d);
+    const Tensor ti = machine.put({tokens}, DType::i32, ids);
+    const auto from = [&](int64_t row) { return table.begin() + row * h; };
+    Values sum(static_cast<size_t>(tokens * h), 0.0);
+    for (int64_t first = 0; first < v; first += rows) {
+      EmbedAttr attr;
+      attr.sequence_length = s;
+      attr.first_row = first;
+      attr.vocabulary = v;
+      const int64_t mine = std::min(rows, v - first);
+      Values part(from(first), from(first + mine));
+      part.resize(static_cast<size_t>(rows * h), 0.0);  // padding
+      const Tensor out = machine.empty({tokens, h}, d);
+      machine.launch(embed(ti, machine.put({rows, h}, d, part), {}, out, attr));
+      const Values got = machine.get(out);
+      for (size_t i = 0; i < sum.size(); ++i) sum[i] += got[i];
+      const Tensor dt = machine.put({rows, h}, real_dtype(d), Values(part.size(), 0.0));
+      machine.launch(embed_backward(ti, machine.put({tokens, h}, d, dy), dt, {}, attr));
+      Values want(part.size(), 0.0);
+      for (int64_t t = 0; t < tokens; ++t) {
+        const int64_t row = t * 7 % v - first;
+        if (row < 0 || row >= mine) continue;
+        for (int64_t i = 0; i < h; ++i)
+          want[static_cast<size_t>(row * h + i)] += dy[static_cast<size_t>(t * h + i)];
+      }
+      expect(machine.get(dt), want, tolerance(real_dtype(d), 4, 4), "d_table");
+    }
+    Values want;
+    for (int64_t t = 0; t < tokens; ++t)
+      want.insert(want.end(), from(t * 7 % v), from(t * 7 % v + 1));
+    expect_equal(sum, want, "sum of the parts");
+  });
+}
+
 TEST_CASE("repeated ids give the same bits every time", "[embed][P171]") {
   on_each([](Machine& machine) {
     const Tensor ids = machine.put({64}, DType::i32, Values(64, 2.0));
@@ -121,6 +160,60 @@ TEST_CASE("cross-entropy: sums, gradient, tokens that do not count", "[cross_ent
           return Values{machine.get(s)[0]};
         },
         {scale}, machine.get(logits), "logits");
+  });
+}
+
+TEST_CASE("cross-entropy over parts of the vocabulary is that over the whole", "[cross_entropy]") {
+  on_each_type([](Machine& machine, DType d) {
+    // 10 classes in parts of 4 columns: 4, 4, 2 and two of padding; a fourth part is all padding.
+    const int64_t tokens = 9, v = 10, columns = 4, parts = 4;
+    const double scale = 0.25;
+    const Values x = rounded(draw(tokens * v, 8, 5), d);
+    Values targets;
+    for (int64_t t = 0; t < tokens; ++t)
+      targets.push_back(t == 4 ? -1 : static_cast<double>(t * 3 % v));
+    const Tensor tt = machine.put({tokens}, DType::i32, targets);
+    std::vector<Tensor> logits;
+    const Tensor statistics = machine.empty({3 * parts, tokens}, real_dtype(d));
+    std::vector<VocabPartAttr> attrs;
+    for (int64_t p = 0; p < parts; ++p) {
+      const int64_t first = std::min(p * columns, v);
+      attrs.push_back({first, std::min(columns, v - first), v});
+      Values mine;
+      for (int64_t t = 0; t < tokens; ++t)
+        for (int64_t i = 0; i < columns; ++i)
+          mine.push_back(first + i < v && i < attrs.back().classes
+                             ? x[static_cast<size_t>(t * v + first + i)]
+                             : 100.0);  // padding must not count, whatever it holds
+      logits.push_back(machine.put({tokens, columns}, d, mine));
+      machine.launch(vocab_statistics(logits.back(), tt, statistics.rows(3 * p, 3), attrs.back()));
+    }
+    double loss = 0, valid = 0;
+    Values want(x.size(), 0.0);
+    for (int64_t t = 0; t < tokens; ++t) {
+      const double target = targets[static_cast<size_t>(t)];
+      if (target < 0) continue;
+      const double* row = x.data() + t * v;
+      double sum = 0;
+      for (int64_t i = 0; i < v; ++i) sum += std::exp(row[i]);
+      loss += std::log(sum) - row[static_cast<int64_t>(target)];
+      valid += 1;
+      for (int64_t i = 0; i < v; ++i)
+        want[static_cast<size_t>(t * v + i)] =
+            scale * (std::exp(row[i]) / sum - (i == static_cast<int64_t>(target)));
+    }
+    for (int64_t p = 0; p < parts; ++p) {
+      const VocabPartAttr& attr = attrs[static_cast<size_t>(p)];
+      const Tensor sums = machine.put({2}, real_dtype(d), {10, 1});
+      machine.launch(vocab_cross_entropy(logits[static_cast<size_t>(p)], tt, statistics, sums,
+                                         {attr, scale, parts}));
+      expect(machine.get(sums), {10 + loss, 1 + valid}, tolerance(real_dtype(d), 90), "sums");
+      Values part;
+      for (int64_t t = 0; t < tokens; ++t)
+        for (int64_t i = 0; i < columns; ++i)
+          part.push_back(i < attr.classes ? want[static_cast<size_t>(t * v + attr.first + i)] : 0);
+      expect(machine.get(logits[static_cast<size_t>(p)]), part, tolerance(d, 4, scale), "gradient");
+    }
   });
 }
 

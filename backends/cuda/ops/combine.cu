@@ -8,11 +8,11 @@ namespace {
 
 constexpr int kWarps = kThreads / 32;
 
-/// out[t] = sum over slots in order of (weights[t,j] or 1) * y[position[t,j] - first k].
+/// out[t] = sum over slots in order of (weights[t,j] or 1) * y[position[t,j] - (slice + first) k].
 template <class T, int step>
 __global__ void sum_slots(const T* y, const float* weights, const int32_t* position, T* out,
                           RangeAttr a, int64_t h) {
-  const int64_t warps = block_count() * warp_count(), first_row = a.first * a.top_k;
+  const int64_t warps = block_count() * warp_count(), first_row = (a.slice + a.first) * a.top_k;
   for (int64_t i = block_id() * warp_count() + warp_id(); i < a.count; i += warps) {
     const int64_t t = a.first + i;
     for (int64_t col = lane_id() * step; col < h; col += 32 * step) {
@@ -37,9 +37,10 @@ template <class T, int step>
 __global__ void combine_gradient(const T* d_out, const T* y, const float* weights,
                                  const int32_t* position, T* d_y, float* d_weights, RangeAttr a,
                                  int64_t h) {
-  const int64_t warps = block_count() * warp_count(), first_row = a.first * a.top_k;
+  const int64_t warps = block_count() * warp_count();
+  const int64_t first_slot = a.first * a.top_k, first_row = first_slot + a.slice * a.top_k;
   for (int64_t i = block_id() * warp_count() + warp_id(); i < a.count * a.top_k; i += warps) {
-    const int64_t slot = first_row + i, t = slot / a.top_k, at = position[slot];
+    const int64_t slot = first_slot + i, t = slot / a.top_k, at = position[slot];
     float along = 0;
     if (at >= 0) {
       const float w = weights[slot];

@@ -11,22 +11,23 @@ namespace {
 
 constexpr int kWarps = kThreads / 32;
 
-/// An id outside the table makes its row NaN: a kernel cannot refuse.
+/// An id outside the vocabulary makes its row NaN: a kernel cannot refuse.
 template <class T, int step>
 __global__ void look_up(const int32_t* ids, AnyReal table, AnyReal positions, T* out,
-                        int64_t tokens, int64_t vocabulary, int64_t sequence, int64_t h,
-                        float offset) {
+                        int64_t tokens, int64_t rows, EmbedAttr a, int64_t h) {
   const int64_t warps = block_count() * warp_count();
   for (int64_t t = block_id() * warp_count() + warp_id(); t < tokens; t += warps) {
     const int64_t id = ids[t];
-    const bool legal = id >= 0 && id < vocabulary;
+    const bool legal = id >= 0 && id < a.vocabulary;
+    const int64_t row = id - a.first_row;
+    const float offset = static_cast<float>(a.offset);
     for (int64_t col = lane_id() * step; col < h; col += 32 * step) {
       float v[step], p[step];
 #pragma unroll
-      for (int j = 0; j < step; ++j) v[j] = NAN;
-      if (legal) table.load_to(id * h + col, v);
+      for (int j = 0; j < step; ++j) v[j] = legal ? 0.0f : NAN;
+      if (legal && row >= 0 && row < rows) table.load_to(row * h + col, v);
       if (positions.p) {
-        positions.load_to(t % sequence * h + col, p);
+        positions.load_to(t % a.sequence_length * h + col, p);
 #pragma unroll
         for (int j = 0; j < step; ++j) v[j] += p[j];
       }
@@ -39,9 +40,13 @@ __global__ void look_up(const int32_t* ids, AnyReal table, AnyReal positions, T*
   }
 }
 
-__global__ void count_ids(const int32_t* ids, int64_t tokens, int64_t vocabulary, int* counts) {
-  for (int64_t t = grid_thread(); t < tokens; t += grid_threads())
-    if (ids[t] >= 0 && ids[t] < vocabulary) atomic_add(counts + ids[t], 1);
+/// Ids count from the table's first row; those of other parts of the vocabulary are passed over.
+__global__ void count_ids(const int32_t* ids, int64_t tokens, int64_t first, int64_t vocabulary,
+                          int* counts) {
+  for (int64_t t = grid_thread(); t < tokens; t += grid_threads()) {
+    const int64_t id = ids[t] - first;
+    if (id >= 0 && id < vocabulary) atomic_add(counts + id, 1);
+  }
 }
 /// One block: begin[id] = tokens of lower ids; used[u] = the u-th id that occurs; *uses = how many
 /// do. A thread takes a run of ids at a time.
@@ -68,11 +73,13 @@ __global__ void scan_ids(const int* counts, int64_t vocabulary, int* begin, int*
   if (thread_id() == 0) *uses = uses_before;
 }
 /// Lists of tokens by id, in any order.
-__global__ void list_tokens(const int32_t* ids, int64_t tokens, int64_t vocabulary,
+__global__ void list_tokens(const int32_t* ids, int64_t tokens, int64_t first, int64_t vocabulary,
                             const int* begin, int* filled, int* list) {
-  for (int64_t t = grid_thread(); t < tokens; t += grid_threads())
-    if (ids[t] >= 0 && ids[t] < vocabulary)
-      list[begin[ids[t]] + atomic_add(filled + ids[t], 1)] = static_cast<int>(t);
+  for (int64_t t = grid_thread(); t < tokens; t += grid_threads()) {
+    const int64_t id = ids[t] - first;
+    if (id >= 0 && id < vocabulary)
+      list[begin[id] + atomic_add(filled + id, 1)] = static_cast<int>(t);
+  }
 }
 /// A block per id that occurs: puts its list in order (the rank of a token is how many are lower),
 /// then adds the rows.
@@ -110,8 +117,9 @@ __global__ void add_positions(const T* d_out, AnyReal d_positions, int64_t token
 }  // namespace
 
 void embed(const OpCall& call, CudaLaunchContext& context) {
-  const auto& attr = call.get<EmbedAttr>();
   const int64_t tokens = call[3].shape[0], h = call[3].shape[1];
+  auto a = call.get<EmbedAttr>();
+  if (a.vocabulary == 0) a.vocabulary = call[1].shape[0];
   const bool packed = h % kPacked == 0 && aligned(call[1].data(), 16) &&
                       aligned(call[2].data(), 16) && aligned(call[3].data(), 16);
   with_real(call[3].dtype, [&](auto tag) {
@@ -119,7 +127,7 @@ void embed(const OpCall& call, CudaLaunchContext& context) {
     launch(packed ? look_up<T, kPacked> : look_up<T, 1>,
            blocks_for(tokens, kWarps, most_blocks(context)), kThreads, 0, context.stream,
            data<const int32_t>(call[0]), any_real(call[1]), any_real(call[2]), data<T>(call[3]),
-           tokens, call[1].shape[0], attr.sequence_length, h, static_cast<float>(attr.offset));
+           tokens, call[1].shape[0], a, h);
   });
 }
 
@@ -129,6 +137,7 @@ void embed_backward(const OpCall& call, CudaLaunchContext& context) {
   if (tokens >= int64_t{1} << 31 || vocabulary >= int64_t{1} << 31)
     throw Error(ErrorClass::internal, "tokens and ids are numbered in 32 bits");
   const int32_t* ids = data<const int32_t>(call[0]);
+  const int64_t first = call.get<EmbedAttr>().first_row;
   // counts and filled are cleared together.
   int *counts = take<int>(context, 2 * vocabulary), *filled = counts + vocabulary;
   int *begin = take<int>(context, vocabulary), *used = take<int>(context, vocabulary);
@@ -136,11 +145,11 @@ void embed_backward(const OpCall& call, CudaLaunchContext& context) {
   int* uses = take<int>(context, 1);
   clear(context, counts, 2 * vocabulary * static_cast<int64_t>(sizeof(int)));
   const int64_t blocks = blocks_for(tokens, kThreads, most_blocks(context));
-  launch(count_ids, blocks, kThreads, 0, context.stream, ids, tokens, vocabulary, counts);
+  launch(count_ids, blocks, kThreads, 0, context.stream, ids, tokens, first, vocabulary, counts);
   launch(scan_ids, 1, vocabulary < 4096 ? kThreads : 1024, 0, context.stream, counts, vocabulary,
          begin, used, uses);
-  launch(list_tokens, blocks, kThreads, 0, context.stream, ids, tokens, vocabulary, begin, filled,
-         list);
+  launch(list_tokens, blocks, kThreads, 0, context.stream, ids, tokens, first, vocabulary, begin,
+         filled, list);
   with_real(call[1].dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     launch(add_rows<T>, std::min(tokens, vocabulary), row_threads(h, 1), 0, context.stream, list,

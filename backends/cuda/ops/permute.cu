@@ -19,12 +19,12 @@ __device__ __forceinline__ void copy_row(const Word* from, Word* to, int64_t wor
 
 template <class Word>
 __global__ void gather_rows(const Word* x, const int32_t* source, Word* y, int64_t rows,
-                            int64_t words, int32_t top_k) {
+                            int64_t words, int32_t top_k, int64_t slice) {
   const int64_t warps = block_count() * warp_count();
   for (int64_t r = block_id() * warp_count() + warp_id(); r < rows; r += warps) {
     const int32_t from = source[r];
     if (from >= 0) {
-      copy_row(x + from / top_k * words, y + r * words, words);
+      copy_row(x + (from / top_k - slice) * words, y + r * words, words);
     } else {
       for (int64_t i = lane_id(); i < words; i += 32) y[r * words + i] = Word{};
     }
@@ -63,7 +63,7 @@ void permute(const OpCall& call, CudaLaunchContext& context) {
     using Word = typename decltype(tag)::type;
     launch(gather_rows<Word>, blocks_for(a.count, kWarps, most_blocks(context)), kThreads, 0,
            context.stream, data<const Word>(call[0]), data<const int32_t>(call[1]) + a.first,
-           data<Word>(call[2]), a.count, words, static_cast<int32_t>(a.top_k));
+           data<Word>(call[2]), a.count, words, static_cast<int32_t>(a.top_k), a.slice);
   });
 }
 

@@ -16,13 +16,13 @@ void permute(const ReferenceCall& call) {
     if (source[r] < 0)
       std::memset(y + r * row, 0, static_cast<size_t>(row));
     else
-      std::memcpy(y + r * row, x + source[r] / a.top_k * row, static_cast<size_t>(row));
+      std::memcpy(y + r * row, x + (source[r] / a.top_k - a.slice) * row, static_cast<size_t>(row));
   }
 }
 
 void permute_backward(const ReferenceCall& call) {
   const auto a = call.get<RangeAttr>();
-  const int64_t h = call[2].shape[1], first_row = a.first * a.top_k;
+  const int64_t h = call[2].shape[1], first_row = (a.slice + a.first) * a.top_k;
   const int32_t* position = call[1].as<const int32_t>();
   with_compute(call[0].dtype, [&]<class C>(C) {
     const Scratch<C> sum(h), row(h);
@@ -41,7 +41,7 @@ void permute_backward(const ReferenceCall& call) {
 
 void combine(const ReferenceCall& call) {
   const auto a = call.get<RangeAttr>();
-  const int64_t h = call[3].shape[1], first_row = a.first * a.top_k;
+  const int64_t h = call[3].shape[1], first_row = (a.slice + a.first) * a.top_k;
   const int32_t* position = call[2].as<const int32_t>();
   with_compute(call[0].dtype, [&]<class C>(C) {
     const C* weights = call[1].as<const C>();
@@ -62,14 +62,16 @@ void combine(const ReferenceCall& call) {
 
 void combine_backward(const ReferenceCall& call) {
   const auto a = call.get<RangeAttr>();
-  const int64_t h = call[0].shape[1], first_row = a.first * a.top_k, rows = call[1].shape[0];
+  const int64_t h = call[0].shape[1], rows = call[1].shape[0];
+  const int64_t first_slot = a.first * a.top_k, first_row = first_slot + a.slice * a.top_k;
   const int32_t* position = call[3].as<const int32_t>();
   with_compute(call[0].dtype, [&]<class C>(C) {
     const C* weights = call[2].as<const C>();
     C* d_weights = call[5].as<C>();
     const Scratch<C> d_row(h), y_row(h), out(h);
     int64_t placed = 0;
-    for (int64_t i = first_row; i < first_row + a.count * a.top_k; ++i) placed += position[i] >= 0;
+    for (int64_t i = first_slot; i < first_slot + a.count * a.top_k; ++i)
+      placed += position[i] >= 0;
     if (placed < rows)  // rows of dropped assignments
       std::memset(call[4].data, 0, static_cast<size_t>(rows * h * size_of(call[4].dtype)));
     for (int64_t t = a.first; t < a.first + a.count; ++t) {

@@ -105,6 +105,8 @@ std::vector<OpCall> sample_calls(DType d) {
                        {k, 0, t}),
       regroup(x({t, h}), x({t, h}), sizes({0, 6, 6, 6, 0, 6})),
       cross_entropy(x({t, v}), i32({t}), r({2}), {1}),
+      vocab_statistics(x({t, v}), i32({t}), r({3, t}), {0, v, 2 * v}),
+      vocab_cross_entropy(x({t, v}), i32({t}), r({6, t}), r({2}), {{0, v, 2 * v}, 1, 2}),
       adamw(r({h}), x({h}), r({h}), r({h}), r({1}), {}),
       sgd(r({h}), x({h}), r({1}), {}),
       sum_squares(x({h}), r({1})),

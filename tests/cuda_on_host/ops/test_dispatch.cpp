@@ -88,6 +88,19 @@ TEST_CASE("rows move to experts and back, slots in order") {
           compare(combine_backward(x, y, weights, plan.position, in.output({rows.count, h}, d),
                                    in.output({tokens, k}, DType::f32), part),
                   {8, 8});
+          // The chunk's tokens in tensors of their own.
+          const int64_t first = part.first, count = part.count;
+          rows.first = part.first = 0;
+          rows.slice = part.slice = first;
+          const Tensor mine = in.real({count, h}, d), w = weights.rows(first, count);
+          const Tensor position = plan.position.slice(first * k, {count * k});
+          compare(permute(mine, plan.source.slice(first * k, {count * k}),
+                          in.output({rows.count, h}, d), rows),
+                  {0, 0});
+          compare(combine(y, w, position, in.output({count, h}, d), part), {4, 2});
+          compare(combine_backward(mine, y, w, position, in.output({rows.count, h}, d),
+                                   in.output({count, k}, DType::f32), part),
+                  {8, 8});
         }
       }
   });

@@ -147,4 +147,36 @@ TEST_CASE("cross-entropy, with tokens that do not count and logits far apart") {
   });
 }
 
+TEST_CASE("parts of a vocabulary: rows, statistics and cross-entropy") {
+  Inputs in(6);
+  each_real([&](DType d) {
+    for (int64_t columns : {1, 9, 4203})
+      for (int64_t classes : {int64_t{0}, columns}) {
+        const int64_t tokens = 19, first = 5, vocabulary = first + columns + 3;
+        const Tensor targets = in.whole({tokens}, DType::i32, -1, vocabulary - 1);
+        const Tensor logits = in.real({tokens, columns}, d, -30, 30);
+        const VocabPartAttr part{first, classes, vocabulary};
+        if (classes > 0)
+          compare(vocab_statistics(logits, targets, in.output({3, tokens}, DType::f32), part),
+                  {32, 32});
+        const Tensor statistics = in.real({6, tokens}, DType::f32, 30, 40);
+        for (double gradient : {0.0, 0.02})
+          compare(vocab_cross_entropy(logits, targets, statistics, in.list({2}, DType::f32, {3, 4}),
+                                      {part, gradient, 2}),
+                  {32, 32});
+
+        EmbedAttr embedding;
+        embedding.sequence_length = tokens;
+        embedding.first_row = first;
+        embedding.vocabulary = vocabulary;
+        const Tensor ids = in.whole({tokens}, DType::i32, 0, vocabulary - 1);
+        compare(embed(ids, in.real({columns, 24}, d), {}, in.output({tokens, 24}, d), embedding),
+                {1, 1});
+        compare(embed_backward(ids, in.real({tokens, 24}, d), in.real({columns, 24}, DType::f32),
+                               {}, embedding),
+                {8, 8});
+      }
+  });
+}
+
 }  // namespace moetwin::cuda_on_host
