@@ -15,13 +15,16 @@ HostSizes share(std::vector<int64_t> values) {
 
 void AllToAllDispatcher::lay_out(const std::vector<int64_t>& host, int64_t tokens,
                                  DispatchSaved& saved) const {
-  const int64_t experts = config_.experts, chunks = config_.chunks, local = local_experts_;
+  const int64_t experts = config_.experts, chunks = config_.chunks, all = plan_chunks();
   const int64_t* routed = host.data();
   const int64_t* kept = routed + experts + 1;
   // Without an exchange this rank is the only source of its experts' rows.
-  const int64_t* received = ep_ ? kept + experts * chunks + 1 : kept;
+  const int64_t* received = exchanges() ? kept + experts * all + 1 : kept;
   saved.counts.routed.assign(routed, routed + experts);
   saved.counts.kept.assign(static_cast<size_t>(experts), 0);
+  for (int64_t e = 0; e < experts; ++e)
+    for (int64_t c = 0; c < all; ++c)
+      saved.counts.kept[static_cast<size_t>(e)] += kept[e * all + c];
   saved.counts.received_rows = 0;
   saved.chunks.resize(static_cast<size_t>(chunks));
   for (int64_t c = 0; c < chunks; ++c) {
@@ -29,11 +32,9 @@ void AllToAllDispatcher::lay_out(const std::vector<int64_t>& host, int64_t token
     chunk.first_token = chunk_begin(tokens, chunks, c);
     chunk.tokens = chunk_begin(tokens, chunks, c + 1) - chunk.first_token;
     std::vector<int64_t> column_rows(static_cast<size_t>(columns_), 0);
-    for (int64_t e = 0; e < experts; ++e) {
-      const int64_t rows = kept[e * chunks + c];
-      saved.counts.kept[static_cast<size_t>(e)] += rows;
-      column_rows[static_cast<size_t>(e / local)] += rows;
-    }
+    for (int64_t e = 0; e < experts; ++e)
+      column_rows[static_cast<size_t>(e / local_experts_)] +=
+          kept[e * all + config_.slice * chunks + c];
     std::vector<int64_t> column_begin(static_cast<size_t>(columns_), 0);
     for (int64_t i = 1; i < columns_; ++i)
       column_begin[static_cast<size_t>(i)] =
@@ -41,52 +42,80 @@ void AllToAllDispatcher::lay_out(const std::vector<int64_t>& host, int64_t token
     chunk.own_rows = column_begin.back() + column_rows.back();
 
     const auto n = static_cast<size_t>(ranks_);
-    std::vector<int64_t> send_rows(n), send_begin(n), recv_rows(n), recv_begin(n), back_begin(n);
-    std::vector<int64_t> expert_rows(static_cast<size_t>(local), 0);
-    int64_t arrived = 0;
+    std::vector<int64_t> send_rows(n), send_begin(n), back_begin(n);
     for (int64_t r = 0; r < ranks_; ++r) {
       const auto i = static_cast<size_t>(r), column = static_cast<size_t>(r % columns_);
       send_rows[i] = column_rows[column];
       send_begin[i] = column_begin[column];
       back_begin[i] = r / columns_ * chunk.own_rows + column_begin[column];
-      recv_begin[i] = arrived;
-      for (int64_t e = 0; e < local; ++e) {
-        const int64_t rows = received[(r * local + e) * chunks + c];
-        recv_rows[i] += rows;
-        expert_rows[static_cast<size_t>(e)] += rows;
-      }
-      arrived += recv_rows[i];
-    }
-    chunk.received_rows = arrived;
-    saved.counts.received_rows += arrived;
-
-    if (ranks_ > 1 && local > 1) {
-      // Arrived by (source, expert); experts want (expert, source).
-      std::vector<int64_t> forward, reverse;
-      int64_t to = 0;
-      for (int64_t e = 0; e < local; ++e) {
-        for (int64_t r = 0; r < ranks_; ++r) {
-          const int64_t rows = received[(r * local + e) * chunks + c];
-          int64_t from = recv_begin[static_cast<size_t>(r)];
-          for (int64_t before = 0; before < e; ++before)
-            from += received[(r * local + before) * chunks + c];
-          if (rows > 0) {
-            forward.insert(forward.end(), {from, to, rows});
-            reverse.insert(reverse.end(), {to, from, rows});
-          }
-          to += rows;
-        }
-      }
-      chunk.to_experts = share(std::move(forward));
-      chunk.from_experts = share(std::move(reverse));
     }
     chunk.send_rows = share(std::move(send_rows));
     chunk.send_begin = share(std::move(send_begin));
-    chunk.recv_rows = share(std::move(recv_rows));
-    chunk.recv_begin = share(std::move(recv_begin));
     chunk.back_begin = share(std::move(back_begin));
-    chunk.expert_rows = share(std::move(expert_rows));
+    lay_out_arrivals(received, c, chunk);
+    saved.counts.received_rows += chunk.received_rows;
   }
+}
+
+void AllToAllDispatcher::lay_out_arrivals(const int64_t* received, int64_t c,
+                                          DispatchChunk& chunk) const {
+  const int64_t local = local_experts_, all = plan_chunks(), sources = splits_ * ranks_;
+  const int64_t split = expert_tp_ ? expert_tp_->rank() : 0;
+  const auto rows_of = [&](int64_t source, int64_t expert) {
+    const int64_t slice = slice_of_[static_cast<size_t>(source)];
+    return received[(source * local + expert) * all + slice * config_.chunks + c];
+  };
+  // Rows arrive by (expert-TP rank, EP rank, expert), the first two being the source.
+  std::vector<int64_t> begin(static_cast<size_t>(sources)), recv_rows, recv_begin;
+  std::vector<int64_t> expert_rows(static_cast<size_t>(local), 0);
+  std::vector<int64_t> gathered(static_cast<size_t>(splits_), 0),
+      gathered_begin(gathered.size(), 0);
+  int64_t arrived = 0;
+  for (int64_t source = 0; source < sources; ++source) {
+    const auto q = static_cast<size_t>(source / ranks_);
+    if (source % ranks_ == 0) gathered_begin[q] = arrived;
+    begin[static_cast<size_t>(source)] = arrived;
+    for (int64_t e = 0; e < local; ++e) {
+      arrived += rows_of(source, e);
+      expert_rows[static_cast<size_t>(e)] += rows_of(source, e);
+    }
+    gathered[q] = arrived - gathered_begin[q];
+    if (static_cast<int64_t>(q) != split) continue;
+    recv_begin.push_back(begin[static_cast<size_t>(source)] - gathered_begin[q]);
+    recv_rows.push_back(arrived - begin[static_cast<size_t>(source)]);
+  }
+  chunk.received_rows = arrived;
+  chunk.exchanged_rows = gathered[static_cast<size_t>(split)];
+
+  if (sources > 1 && local > 1) {
+    // Experts want (expert, source).
+    std::vector<int64_t> forward, reverse, from = begin;
+    int64_t to = 0;
+    for (int64_t e = 0; e < local; ++e)
+      for (int64_t source = 0; source < sources; ++source) {
+        const int64_t rows = rows_of(source, e);
+        if (rows > 0) {
+          forward.insert(forward.end(), {from[static_cast<size_t>(source)], to, rows});
+          reverse.insert(reverse.end(), {to, from[static_cast<size_t>(source)], rows});
+        }
+        from[static_cast<size_t>(source)] += rows;
+        to += rows;
+      }
+    chunk.to_experts = share(std::move(forward));
+    chunk.from_experts = share(std::move(reverse));
+  }
+  if (expert_tp_) {
+    std::vector<int64_t> parts;
+    for (int64_t q = 0; q < splits_; ++q) parts.push_back(q * chunk.exchanged_rows);
+    chunk.own_to_all = share(std::vector<int64_t>(gathered.size(), chunk.exchanged_rows));
+    chunk.own_begin = share(std::vector<int64_t>(gathered.size(), 0));
+    chunk.parts_begin = share(std::move(parts));
+    chunk.gathered_rows = share(std::move(gathered));
+    chunk.gathered_begin = share(std::move(gathered_begin));
+  }
+  chunk.recv_rows = share(std::move(recv_rows));
+  chunk.recv_begin = share(std::move(recv_begin));
+  chunk.expert_rows = share(std::move(expert_rows));
 }
 
 }  // namespace moetwin

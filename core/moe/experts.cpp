@@ -5,15 +5,16 @@
 namespace moetwin {
 
 GroupedExperts::GroupedExperts(ParameterSet& parameters, const ModelConfig& model, const Grid& grid,
-                               int64_t ep_rank, const std::string& name, double output_init_std,
-                               int64_t block)
+                               const Coordinates& at, const std::string& name,
+                               double output_init_std, int64_t block)
     : activation_(model.moe_layer_config.expert_activation),
       hidden_(model.hidden_size),
       block_(block) {
   const MoeLayerConfig& moe = model.moe_layer_config;
   const int64_t experts = moe.num_experts, local = grid.local_experts();
-  const int64_t first = grid.expert_column(ep_rank) * local;
-  const int64_t rows = grid.hidden_sharding(), row = grid.hidden_row(ep_rank);
+  const int64_t first = grid.first_expert(at.ep);
+  const int64_t rows = grid.hidden_sharding() * grid.etp();
+  const int64_t row = grid.hidden_row(at.ep) * grid.etp() + at.etp;
   const int64_t full = model.expert_width();
   const int64_t parts = activation_ == "swiglu" ? 2 : 1;  // gate | up are sliced apart
   width_ = full / rows;
@@ -23,6 +24,7 @@ GroupedExperts::GroupedExperts(ParameterSet& parameters, const ModelConfig& mode
     p.name = name + suffix;
     p.kind = ParameterKind::expert;
     p.grid = GridKind::expert;
+    p.tensor = AxisUse::sharded;
     p.block = block;
     return p;
   };

@@ -30,11 +30,12 @@ class Experts {
 };
 
 /// Two-layer MLPs as grouped GEMM pairs. Expert column and hidden row of this rank are those of
-/// `grid` (semantics 1).
+/// `grid` (semantics 1); expert-TP splits a row's width further.
 class GroupedExperts : public Experts {
  public:
   GroupedExperts(ParameterSet& parameters, const ModelConfig& model, const Grid& grid,
-                 int64_t ep_rank, const std::string& name, double output_init_std, int64_t block);
+                 const Coordinates& at, const std::string& name, double output_init_std,
+                 int64_t block);
   Tensor forward(Context& context, const Tensor& x, const HostSizes& rows,
                  ExpertsSaved& saved) override;
   Tensor backward(Context& context, const ExpertsSaved& saved, const Tensor& dy,

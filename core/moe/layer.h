@@ -1,6 +1,7 @@
 #pragma once
 // The MoE layer: router, dispatcher and experts, each of which can be swapped alone; beside them a
-// shared expert and, in seed 000's layer, a dense FFN.
+// shared expert and, in seed 000's layer, a dense FFN. Under TP the ranks of a group decide alike
+// where all their tokens go, and each exchanges its slice of them, so that no token travels twice.
 
 #include <memory>
 #include <vector>
@@ -28,10 +29,12 @@ class MoeLayer {
   };
 
   MoeLayer(std::unique_ptr<Router> router, std::unique_ptr<Dispatcher> dispatcher,
-           std::unique_ptr<Experts> experts, std::vector<Beside> beside, double routed_weight);
+           std::unique_ptr<Experts> experts, std::vector<Beside> beside, double routed_weight,
+           const TensorParallel& tp = {});
 
-  /// x [T,H] -> [T,H]. After `forget` the same again from the cached routing: nothing is decided,
-  /// counted or recorded anew, and the host need not wait for sizes.
+  /// x [T,H] -> [T,H]; with sequence parallelism slices of it. After `forget` the same again from
+  /// the cached routing: nothing is decided, counted or recorded anew, and the host need not wait
+  /// for sizes.
   Tensor forward(Context& context, const MicroBatch& batch, const Tensor& x, Saved& saved);
   /// Drops all but the routing and the plan of the dispatch.
   static void forget(Saved& saved);
@@ -43,6 +46,7 @@ class MoeLayer {
   std::unique_ptr<Experts> experts_;
   std::vector<Beside> beside_;
   double routed_weight_;
+  TensorParallel tp_;
 };
 
 }  // namespace moetwin

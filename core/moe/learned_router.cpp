@@ -16,11 +16,13 @@ LearnedRouter::LearnedRouter(ParameterSet& parameters, const RouterSetup& setup,
       layer_(setup.layer),
       moe_layer_(setup.moe_layer),
       balance_(setup.balance),
+      tp_(setup.tp),
       script_(std::move(script)) {
   Parameter w;
   w.name = setup.name + ".router.weight";
   w.kind = ParameterKind::router;
   w.block = setup.block;
+  w.tensor = tp_.on_parts();
   w.shape = {hidden_, moe_.num_experts};
   w.global = w.local = {1, hidden_, moe_.num_experts};
   w.init_std = setup.model.init_std * routing_.init_scale;
@@ -41,12 +43,13 @@ Tensor LearnedRouter::acting_weight(Context& context, const MicroBatch& batch) c
   return row(std::max<int64_t>(1, batch.step - routing_.weight_delay_steps));
 }
 
-RouterInputAttr LearnedRouter::input_attr(Context& context, const MicroBatch& batch) const {
+RouterInputAttr LearnedRouter::input_attr(Context& context, const MicroBatch& batch,
+                                          int64_t tokens) const {
   RouterInputAttr attr;
   attr.key = philox_key(context.seed, Purpose::jitter, static_cast<uint32_t>(layer_),
                         static_cast<uint32_t>(batch.step));
   attr.jitter = batch.training ? routing_.jitter_epsilon : 0;
-  attr.first_token = batch.first_token();
+  attr.first_token = batch.first_token() + tp_.rank() * tokens;
   return attr;
 }
 
@@ -68,7 +71,7 @@ RouterLossAttr LearnedRouter::loss_attr(const MicroBatch& batch, const Routing& 
 
 void LearnedRouter::restore_input(Context& context, const MicroBatch& batch, const Tensor& x,
                                   Routing& routing) {
-  const RouterInputAttr input = input_attr(context, batch);
+  const RouterInputAttr input = input_attr(context, batch, x.shape[0]);
   // Jitter must not reach the experts, so the router jitters a copy; without jitter and narrowing x
   // itself serves.
   if (input.jitter == 0 && x.dtype == context.real()) {
@@ -82,16 +85,17 @@ void LearnedRouter::restore_input(Context& context, const MicroBatch& batch, con
 
 Routing LearnedRouter::forward(Context& context, const MicroBatch& batch, const Tensor& x,
                                const Tensor& counts) {
-  const int64_t tokens = x.shape[0], experts = moe_.num_experts, k = moe_.top_k;
+  const int64_t tokens = batch.tokens(), experts = moe_.num_experts, k = moe_.top_k;
   const auto make = [&](const Shape& shape, DType dtype, const char* name) {
     return context.memory.allocate(shape, dtype, MemoryClass::router, name);
   };
   Routing r;
   r.counts = counts;
   restore_input(context, batch, x, r);
-  r.logits = make({tokens, experts}, context.real(), "router logits");
   r.weight = acting_weight(context, batch);
-  context.launch(gemm(r.input, r.weight, {}, r.logits, {}, {}));
+  const Tensor logits = make({x.shape[0], experts}, context.real(), "router logits");
+  context.launch(gemm(r.input, r.weight, {}, logits, {}, {}));
+  r.logits = tp_.gather(context, logits, "router logits", MemoryClass::router);
   r.probs = make({tokens, experts}, context.real(), "router scores");
   r.weights = make({tokens, k}, context.real(), "router weights");
   r.ids = make({tokens, k}, DType::i32, "expert ids");
@@ -135,9 +139,10 @@ void LearnedRouter::backward(Context& context, const MicroBatch& batch, const Ro
   const auto make = [&](const Shape& shape, const char* name) {
     return context.memory.allocate(shape, context.real(), MemoryClass::router, name);
   };
-  Tensor d_logits = make(r.logits.shape, "router logit gradient");
+  const Tensor d_all = make(r.logits.shape, "router logit gradient");
   context.launch(router_backward(r.logits, r.probs, r.ids, r.weights, d_weights, r.global_counts,
-                                 d_logits, loss_attr(batch, r)));
+                                 d_all, loss_attr(batch, r)));
+  const Tensor d_logits = tp_.slice(d_all);
   GemmAttr weight;
   weight.transpose_a = true;
   weight.accumulate = true;
@@ -146,7 +151,7 @@ void LearnedRouter::backward(Context& context, const MicroBatch& batch, const Ro
   GemmAttr input;
   input.transpose_b = true;
   context.launch(gemm(d_logits, r.weight, {}, d_input, {}, input));
-  context.launch(router_input_backward(d_input, dx, input_attr(context, batch)));
+  context.launch(router_input_backward(d_input, dx, input_attr(context, batch, dx.shape[0])));
 }
 
 }  // namespace moetwin

@@ -25,13 +25,15 @@ class LearnedRouter : public Router {
   /// What the router acts on in this micro-batch: its weights, or those it had
   /// routing.weight_delay_steps ago. Keeps the weights of the step in its first micro-batch.
   Tensor acting_weight(Context& context, const MicroBatch& batch) const;
-  RouterInputAttr input_attr(Context& context, const MicroBatch& batch) const;
+  /// Of `tokens` tokens, this rank's slice of the batch.
+  RouterInputAttr input_attr(Context& context, const MicroBatch& batch, int64_t tokens) const;
   RouterLossAttr loss_attr(const MicroBatch& batch, const Routing& routing) const;
 
   MoeLayerConfig moe_;
   RoutingConfig routing_;
   int64_t hidden_, layer_, moe_layer_;
   BalanceState& balance_;
+  TensorParallel tp_;
   std::optional<Script> script_;
   Parameter* weight_ = nullptr;  ///< real [H,E]
   /// real [d+1,H,E]: the weights of step t in row t mod (d+1), kept in BalanceState::state(); not

@@ -7,19 +7,21 @@
 
 #include "core/nn/context.h"
 #include "core/nn/parameter.h"
+#include "core/nn/tensor_parallel.h"
 #include "core/scenario/scenario.h"
 
 namespace moetwin {
 
 /// What a router decided for one micro-batch, and what its backward needs. T tokens, k choices, E
-/// experts.
+/// experts. Under TP all ranks of a group decide the same for all T tokens, though each computes
+/// the logits of its slice of N tokens alone.
 struct Routing {
   Tensor ids;      ///< i32 [T,k], descending score; -1: not routed
   Tensor weights;  ///< real [T,k]
   Tensor probs;    ///< real [T,E]
   Tensor counts;   ///< i64 [E+1] (control): assignments per expert before dropping; the last is the
                    ///< non-finite mark
-  Tensor input;    ///< the router's own copy of its input, real [T,H]; undefined where there is no
+  Tensor input;    ///< the router's own copy of its input, real [N,H]; undefined where there is no
                    ///< product
   Tensor weight;   ///< real [H,E]: the weights the router acted on
   Tensor logits;   ///< real [T,E], before noise
@@ -30,13 +32,13 @@ struct Routing {
 class Router {
  public:
   virtual ~Router() = default;
-  /// x [T,H]. `counts` i64 [E+1] (control) is written and becomes routing.counts.
+  /// x [N,H]. `counts` i64 [E+1] (control) is written and becomes routing.counts.
   virtual Routing forward(Context& context, const MicroBatch& batch, const Tensor& x,
                           const Tensor& counts) = 0;
   /// Makes `routing.input`, which recompute has dropped, again; the decision stands. A router
   /// without one has nothing to do.
   virtual void restore_input(Context&, const MicroBatch&, const Tensor&, Routing&) {}
-  /// d_weights real [T,k]: gradient of the task loss. Adds to dx [T,H] and to the gradients of the
+  /// d_weights real [T,k]: gradient of the task loss. Adds to dx [N,H] and to the gradients of the
   /// router's parameters.
   virtual void backward(Context& context, const MicroBatch& batch, const Routing& routing,
                         const Tensor& d_weights, const Tensor& dx) = 0;
@@ -57,6 +59,7 @@ struct RouterSetup {
   bool numerics = true;                       ///< training_config.numerics
   BalanceState& balance;
   std::shared_ptr<const RoutingTrace> trace;  ///< load_trace(scenario), one for all ranks
+  TensorParallel tp{};
 };
 
 /// The router that routing.source (and routing.without_numerics) names.

@@ -35,9 +35,9 @@ ScriptedRouter::ScriptedRouter(const RouterSetup& setup, Script script)
       moe_layer_(setup.moe_layer),
       balance_(setup.balance) {}
 
-Routing ScriptedRouter::forward(Context& context, const MicroBatch& batch, const Tensor& x,
+Routing ScriptedRouter::forward(Context& context, const MicroBatch& batch, const Tensor&,
                                 const Tensor& counts) {
-  const int64_t tokens = x.shape[0];
+  const int64_t tokens = batch.tokens();
   const auto make = [&](const Shape& shape, DType dtype, const char* name) {
     return context.memory.allocate(shape, dtype, MemoryClass::router, name);
   };

@@ -1,13 +1,16 @@
 #include "core/nn/attention.h"
 
+#include "core/base/error.h"
 #include "core/nn/norm.h"
 
 namespace moetwin {
 
 Attention::Attention(ParameterSet& parameters, const ModelConfig& model, const std::string& name,
-                     double output_init_std, int64_t block) {
-  heads_.query_heads = model.num_attention_heads;
-  heads_.kv_heads = model.kv_heads();
+                     double output_init_std, int64_t block, const TensorParallel& tp) {
+  require(model.num_attention_heads % tp.size() == 0 && model.kv_heads() % tp.size() == 0,
+          "TP divides the heads");
+  heads_.query_heads = model.num_attention_heads / tp.size();
+  heads_.kv_heads = model.kv_heads() / tp.size();
   heads_.head_dim = model.dim_per_head();
   heads_.sequence_length = model.sequence_length;
   heads_.epsilon = model.norm_epsilon;
@@ -15,14 +18,26 @@ Attention::Attention(ParameterSet& parameters, const ModelConfig& model, const s
   rotary_base_ = model.rotary_base;
   rotary_scaling_ = model.rotary_scaling_factor;
   qk_norm_ = model.qk_norm;
-  const int64_t packed = (heads_.query_heads + 2 * heads_.kv_heads) * heads_.head_dim;
-  qkv_ = Linear(parameters, {name + ".qkv", model.hidden_size, packed, model.attention_bias,
-                             model.init_std, block});
-  out_ = Linear(parameters, {name + ".out", heads_.query_heads * heads_.head_dim, model.hidden_size,
-                             model.attention_bias, output_init_std, block});
+  const int64_t queries = model.num_attention_heads * heads_.head_dim;
+  const int64_t keys = model.kv_heads() * heads_.head_dim;
+  qkv_ = Linear(parameters,
+                {name + ".qkv",
+                 model.hidden_size,
+                 queries + 2 * keys,
+                 model.attention_bias,
+                 model.init_std,
+                 block,
+                 LinearSplit::columns,
+                 {queries, keys, keys}},
+                tp);
+  out_ = Linear(parameters,
+                {name + ".out", queries, model.hidden_size, model.attention_bias, output_init_std,
+                 block, LinearSplit::rows},
+                tp);
   if (qk_norm_) {
-    gamma_q_ = &add_vector(parameters, name + ".q_norm.gamma", heads_.head_dim, 1, block);
-    gamma_k_ = &add_vector(parameters, name + ".k_norm.gamma", heads_.head_dim, 1, block);
+    const AxisUse tensor = tp.on_parts();
+    gamma_q_ = &add_vector(parameters, name + ".q_norm.gamma", heads_.head_dim, 1, block, tensor);
+    gamma_k_ = &add_vector(parameters, name + ".k_norm.gamma", heads_.head_dim, 1, block, tensor);
   }
 }
 

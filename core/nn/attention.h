@@ -1,6 +1,7 @@
 #pragma once
 // Causal multi-head self-attention: packed projection, optional QK norm and rotary positions,
-// output projection.
+// output projection. Under TP each rank has its heads, queries beside their keys and values, and
+// leaves a partial sum.
 
 #include "core/nn/linear.h"
 #include "core/ops/attention.h"
@@ -19,7 +20,7 @@ class Attention {
   };
   Attention() = default;
   Attention(ParameterSet& parameters, const ModelConfig& model, const std::string& name,
-            double output_init_std, int64_t block);
+            double output_init_std, int64_t block, const TensorParallel& tp = {});
 
   Tensor forward(Context& context, const Tensor& x, Saved& saved) const;
   Tensor backward(Context& context, Saved& saved, const Tensor& dy) const;

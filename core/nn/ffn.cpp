@@ -4,22 +4,29 @@
 
 namespace moetwin {
 
-Ffn::Ffn(ParameterSet& parameters, const FfnConfig& config) : config_(config) {
-  const int64_t up_width = config.activation == "swiglu" ? 2 * config.width : config.width;
-  up_ = Linear(parameters, {config.name + ".up", config.hidden, up_width, config.bias,
-                            config.init_std, config.block});
-  down_ = Linear(parameters, {config.name + ".down", config.width, config.hidden, config.bias,
-                              config.output_init_std, config.block});
+Ffn::Ffn(ParameterSet& parameters, const FfnConfig& config, const TensorParallel& tp)
+    : config_(config), width_(config.width / tp.size()) {
+  std::vector<int64_t> parts{config.width};
+  if (config.activation == "swiglu") parts.push_back(config.width);  // gate | up
+  up_ =
+      Linear(parameters,
+             {config.name + ".up", config.hidden, static_cast<int64_t>(parts.size()) * config.width,
+              config.bias, config.init_std, config.block, LinearSplit::columns, parts},
+             tp);
+  down_ = Linear(parameters,
+                 {config.name + ".down", config.width, config.hidden, config.bias,
+                  config.output_init_std, config.block, LinearSplit::rows},
+                 tp);
 }
 
 Tensor Ffn::forward(Context& context, const Tensor& x, Saved& saved) const {
   saved.x = x;
   if (config_.activation == "swiglu") {
     saved.pre = up_.forward(context, x);
-    saved.hidden = context.activation({x.shape[0], config_.width}, "ffn hidden");
+    saved.hidden = context.activation({x.shape[0], width_}, "ffn hidden");
     context.launch(swiglu(saved.pre, saved.hidden));
   } else {
-    saved.pre = context.activation({x.shape[0], config_.width}, "ffn before activation");
+    saved.pre = context.activation({x.shape[0], width_}, "ffn before activation");
     saved.hidden = up_.forward(
         context, x, config_.activation == "gelu_tanh" ? Epilogue::gelu_tanh : Epilogue::gelu,
         saved.pre);

@@ -1,5 +1,6 @@
 #pragma once
-// The dense feed-forward network: also the shared expert of an MoE layer.
+// The dense feed-forward network: also the shared expert of an MoE layer. Under TP each rank has a
+// part of the width and leaves a partial sum.
 
 #include "core/nn/linear.h"
 #include "core/scenario/scenario.h"
@@ -22,13 +23,14 @@ class Ffn {
     Tensor x, pre, hidden;
   };
   Ffn() = default;
-  Ffn(ParameterSet& parameters, const FfnConfig& config);
+  Ffn(ParameterSet& parameters, const FfnConfig& config, const TensorParallel& tp = {});
 
   Tensor forward(Context& context, const Tensor& x, Saved& saved) const;
   Tensor backward(Context& context, const Saved& saved, const Tensor& dy) const;
 
  private:
   FfnConfig config_;
+  int64_t width_ = 0;  ///< of this rank
   Linear up_, down_;
 };
 

@@ -3,10 +3,11 @@
 namespace moetwin {
 
 Parameter& add_vector(ParameterSet& parameters, const std::string& name, int64_t n,
-                      double init_value, int64_t block) {
+                      double init_value, int64_t block, AxisUse tensor) {
   Parameter p;
   p.name = name;
   p.block = block;
+  p.tensor = tensor;
   p.one_dimensional = true;
   p.shape = {n};
   p.global = p.local = {1, 1, n};
@@ -15,12 +16,12 @@ Parameter& add_vector(ParameterSet& parameters, const std::string& name, int64_t
 }
 
 Norm::Norm(ParameterSet& parameters, const ModelConfig& model, const std::string& name,
-           int64_t block) {
+           int64_t block, AxisUse tensor) {
   attr_.kind = model.normalization == "rmsnorm" ? NormKind::rms : NormKind::layer;
   attr_.epsilon = model.norm_epsilon;
-  gamma_ = &add_vector(parameters, name + ".gamma", model.hidden_size, 1, block);
+  gamma_ = &add_vector(parameters, name + ".gamma", model.hidden_size, 1, block, tensor);
   if (attr_.kind == NormKind::layer)
-    beta_ = &add_vector(parameters, name + ".beta", model.hidden_size, 0, block);
+    beta_ = &add_vector(parameters, name + ".beta", model.hidden_size, 0, block, tensor);
 }
 
 Tensor Norm::forward(Context& context, const Tensor& x, Saved& saved) const {

@@ -15,7 +15,9 @@ class Norm {
     Tensor x, mean, rstd;
   };
   Norm() = default;
-  Norm(ParameterSet& parameters, const ModelConfig& model, const std::string& name, int64_t block);
+  /// `tensor`: what the ranks of a TP group see, all tokens or slices.
+  Norm(ParameterSet& parameters, const ModelConfig& model, const std::string& name, int64_t block,
+       AxisUse tensor = AxisUse::same);
 
   /// x [T,H] -> [T,H].
   Tensor forward(Context& context, const Tensor& x, Saved& saved) const;
@@ -27,8 +29,8 @@ class Norm {
   Parameter* beta_ = nullptr;
 };
 
-/// Declares a one-dimensional parameter of n elements with a constant start.
+/// Declares a one-dimensional parameter of n elements with a constant start, whole on every rank.
 Parameter& add_vector(ParameterSet& parameters, const std::string& name, int64_t n,
-                      double init_value, int64_t block);
+                      double init_value, int64_t block, AxisUse tensor = AxisUse::same);
 
 }  // namespace moetwin

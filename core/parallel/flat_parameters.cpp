@@ -296,8 +296,9 @@ std::vector<FlatGroup> make_flat_groups(Context& context, ParameterSet& paramete
                                            sharding.inside_node ? device.gpus_per_node : 0);
     const bool owner = among.copies.index_of(device.rank) == 0 && (!copied || lowest);
     groups.emplace_back(context, std::move(members), dtype, reduction, among.shard.size(),
-                        among.shard.index_of(device.rank), owner, sharding.shard, config.fsdp.cpu_offload,
-                        config.comm_optimization.gradient_bucket_bytes, momentum);
+                        among.shard.index_of(device.rank), owner, sharding.shard,
+                        config.fsdp.cpu_offload, config.comm_optimization.gradient_bucket_bytes,
+                        momentum);
   }
   return groups;
 }

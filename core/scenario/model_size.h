@@ -32,8 +32,8 @@ ParameterCount model_parameters(const Scenario& scenario);
 /// The part that one token uses: all, but k of the E experts of each MoE layer.
 ParameterCount active_parameters(const Scenario& scenario);
 /// What one rank holds: layers of its stage, 1/TP of the dense matrices, E/esd experts of which
-/// 1/(hsd x ETP) of the width; the second bias of an expert is on hidden row 0 only. Tied
-/// embeddings stand on the first and the last stage.
+/// 1/(hsd x ETP) of the width; the second bias of an expert is on `hidden_row` 0 of these only.
+/// Tied embeddings stand on the first and the last stage.
 ParameterCount rank_parameters(const Scenario& scenario, const ParallelSizes& sizes, int64_t stage,
                                int64_t hidden_row);
 

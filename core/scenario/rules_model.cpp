@@ -71,6 +71,8 @@ std::string tensor_fault(const Scenario& s, const Problems&) {
   if (m.num_attention_heads % tp) return fault("num_attention_heads", m.num_attention_heads, tp);
   if (m.kv_heads() % tp) return fault("num_key_value_heads", m.kv_heads(), tp);
   if (m.ffn_width() % tp) return fault("the dense FFN width", m.ffn_width(), tp);
+  const int64_t shared = m.moe_layer_config.shared_expert_hidden_size;
+  if (shared % tp) return fault("shared_expert_hidden_size", shared, tp);
   return "";
 }
 
@@ -81,6 +83,31 @@ std::string idle_offset(const Scenario& s, const Problems&) {
       "embedding_offset {} with normalization layernorm changes nothing: each norm subtracts the "
       "mean over features, and the offset with it; rmsnorm keeps it",
       m.embedding_offset);
+}
+
+// The TP ranks cut the tokens of a micro-batch, which is whole sequences, into equal slices.
+std::string slices_fault(const Scenario& s, const Problems&) {
+  const ModelConfig& m = s.model_config;
+  const DistributedConfig& d = s.distributed_config;
+  const int64_t tp = d.tensor_parallel_size;
+  if (tp == 1 || (!d.sequence_parallel && m.num_moe_layers() == 0)) return "";
+  const char* why = d.sequence_parallel ? "sequence_parallel" : "the token exchange of MoE layers";
+  if (m.sequence_length % tp)
+    return fmt::format(
+        "{} gives every TP rank an equal slice of a sequence, but sequence_length {} does not "
+        "divide "
+        "over tensor_parallel_size {} (rest {}); legal tensor_parallel_size: {}",
+        why, m.sequence_length, tp, m.sequence_length % tp, divisors_text(m.sequence_length));
+  const CommOptimization& c = d.comm_optimization;
+  const int64_t slice = m.sequence_length / tp;
+  if (m.num_moe_layers() == 0 || !c.all_to_all_overlap || slice % c.all_to_all_chunks == 0)
+    return "";
+  return fmt::format(
+      "all_to_all_overlap cuts the slice of a TP rank, sequence_length {} / tensor_parallel_size "
+      "{} "
+      "= {} tokens, into all_to_all_chunks {} (rest {}); legal all_to_all_chunks: {}",
+      m.sequence_length, tp, slice, c.all_to_all_chunks, slice % c.all_to_all_chunks,
+      divisors_text(slice));
 }
 
 std::string size_fault(const Scenario& s, const Problems&) {
@@ -119,10 +146,20 @@ void add_model_rules(std::vector<Rule>& rules) {
                    "pipeline_parallel_size divides num_layers",
                    false,
                    stages_fault});
-  rules.push_back({{kDistributed + "tensor_parallel_size", heads, kv, kModel + "ffn_hidden_size"},
-                   "tensor_parallel_size divides the heads and the dense FFN width",
+  rules.push_back({{kDistributed + "tensor_parallel_size", heads, kv, kModel + "ffn_hidden_size",
+                    kMoe + "shared_expert_hidden_size"},
+                   "tensor_parallel_size divides the heads and the widths of dense FFN and shared "
+                   "expert",
                    false,
                    tensor_fault});
+  rules.push_back(
+      {{kDistributed + "tensor_parallel_size", kModel + "sequence_length",
+        kDistributed + "sequence_parallel", kDistributed + "comm_optimization.all_to_all_overlap",
+        kDistributed + "comm_optimization.all_to_all_chunks", kMoe + "num_experts"},
+       "TP ranks cut sequences into equal slices: with sequence_parallel, and in MoE layers (there "
+       "all_to_all_chunks divides a slice)",
+       false,
+       slices_fault});
   rules.push_back({{hidden, kModel + "num_layers", kMoe + "num_experts",
                     kMoe + "expert_hidden_size", kModel + "ffn_hidden_size", kModel + "vocab_size"},
                    "the weights of the whole model stay below 4 PiB",

@@ -10,14 +10,14 @@ std::vector<int64_t> Model::moe_layers(const ModelConfig& model) {
 }
 
 Model::Model(ParameterSet& parameters, const LayerSetup& setup)
-    : tied_(setup.scenario.model_config.tie_embeddings) {
+    : tied_(setup.scenario.model_config.tie_embeddings), tp_(setup.tp) {
   const ModelConfig& model = setup.scenario.model_config;
-  embedding_ = Embedding(parameters, model, 0);
+  embedding_ = Embedding(parameters, model, 0, tp_);
   embedding_dropout_ = Dropout(model.dropout, model.num_layers, DropoutSite::embedding);
   layers_.reserve(static_cast<size_t>(model.num_layers));
   for (int64_t i = 0; i < model.num_layers; ++i) layers_.emplace_back(parameters, setup, i);
   head_ = Head(parameters, model, model.tie_embeddings ? &embedding_.table() : nullptr,
-               model.num_layers + 1);
+               model.num_layers + 1, tp_);
 }
 
 void Model::forward(Context& context, const MicroBatch& batch, const Tensor& ids,
@@ -28,7 +28,7 @@ void Model::forward(Context& context, const MicroBatch& batch, const Tensor& ids
   context.before_forward(0);
   Tensor x = embedding_.forward(context, ids);
   if (!tied_) context.after_forward(0, batch.backward);
-  embedding_dropout_.apply(context, batch, x);
+  embedding_dropout_.apply(context, batch, tp_.first_of(x, batch.tokens()), x);
   for (size_t i = 0; i < layers_.size(); ++i) {
     const int64_t block = static_cast<int64_t>(i) + 1;
     context.before_forward(block);
@@ -66,7 +66,7 @@ void Model::backward(Context& context, const MicroBatch& batch, Saved& saved,
     done(block);
   }
   context.before_backward(0, false);
-  embedding_dropout_.apply(context, batch, dx);
+  embedding_dropout_.apply(context, batch, tp_.first_of(dx, batch.tokens()), dx);
   embedding_.backward(context, saved.ids, dx);
   done(0);
 }

@@ -32,6 +32,7 @@ class Model {
 
  private:
   bool tied_;  ///< the head reads the embedding's table
+  TensorParallel tp_;
   Embedding embedding_;
   Dropout embedding_dropout_;
   std::vector<TransformerLayer> layers_;

@@ -13,14 +13,9 @@ void check_supported(const Scenario& s) {
                             problems.empty() ? "" : "\n", key, value, legal);
   };
   const DistributedConfig& d = s.distributed_config;
-  if (d.tensor_parallel_size > 1)
-    refuse("distributed_config.tensor_parallel_size", std::to_string(d.tensor_parallel_size), "1");
   if (d.pipeline_parallel_size > 1)
     refuse("distributed_config.pipeline_parallel_size", std::to_string(d.pipeline_parallel_size),
            "1");
-  if (d.expert_tensor_parallel_size > 1)
-    refuse("distributed_config.expert_tensor_parallel_size",
-           std::to_string(d.expert_tensor_parallel_size), "1");
   if (s.cluster.fidelity == "representative")
     refuse("cluster.fidelity", "representative", "fluid, flow");
   if (!problems.empty()) throw Error(ErrorClass::configuration, problems);

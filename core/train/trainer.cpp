@@ -48,7 +48,9 @@ Trainer::Trainer(Backend& device, const Scenario& scenario, const Grid& grid,
                figures_.slice(kFixedFigures, {figures_.elements() - kFixedFigures}),
                communicators_.balance.get()),
       model_(parameters_,
-             LayerSetup{scenario, grid, at_, communicators_, balance_, services.trace}),
+             LayerSetup{scenario, grid, at_, communicators_, balance_, services.trace,
+                        TensorParallel(communicators_.tp.get(),
+                                       scenario.distributed_config.sequence_parallel)}),
       groups_(make_flat_groups(context_, parameters_, grid, scenario.distributed_config,
                                scenario.training_config.optimizer == "adamw")),
       reducer_(groups_, communicators_,
@@ -213,6 +215,8 @@ double Trainer::host_value(const Tensor& tensor) {
 
 void Trainer::collect_counts(const Model::Saved& saved, std::vector<LayerStep>& layers,
                              int64_t tokens) const {
+  // The ranks of a TP group routed the same tokens: the lowest tells of them.
+  if (at_.tp != 0) return;
   size_t slot = 0;
   for (size_t i = 0; i < saved.layers.size(); ++i) {
     const DispatchCounts& counts = saved.layers[i].moe.dispatch.counts;

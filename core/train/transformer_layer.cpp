@@ -24,12 +24,15 @@ MoeLayer make_moe(ParameterSet& parameters, const LayerSetup& setup, int64_t lay
                            setup.grid.expert_sharding(),
                            setup.scenario.training_config.numerics == "full",
                            setup.balance,
-                           setup.trace};
+                           setup.trace,
+                           setup.tp};
   DispatcherConfig dispatch;
   dispatch.layer = layer;
   dispatch.experts = moe.num_experts;
   dispatch.top_k = moe.top_k;
   dispatch.moe = moe;
+  dispatch.slices = setup.tp.size();
+  dispatch.slice = setup.tp.rank();
   if (distributed.comm_optimization.all_to_all_overlap)
     dispatch.chunks = distributed.comm_optimization.all_to_all_chunks;
   std::vector<MoeLayer::Beside> beside;
@@ -37,23 +40,27 @@ MoeLayer make_moe(ParameterSet& parameters, const LayerSetup& setup, int64_t lay
   if (moe.shared_expert_hidden_size > 0) {
     const auto k = static_cast<double>(moe.top_k);
     routed_weight = moe.shared_expert_weighted ? k / (k + 1) : 1;
-    beside.push_back({Ffn(parameters, {name + ".shared_expert", model.hidden_size,
-                                       moe.shared_expert_hidden_size, moe.expert_activation,
-                                       moe.expert_bias, model.init_std, output_std, block}),
-                      moe.shared_expert_weighted ? 1 / (k + 1) : 1});
+    beside.push_back(
+        {Ffn(parameters,
+             {name + ".shared_expert", model.hidden_size, moe.shared_expert_hidden_size,
+              moe.expert_activation, moe.expert_bias, model.init_std, output_std, block},
+             setup.tp),
+         moe.shared_expert_weighted ? 1 / (k + 1) : 1});
   }
   if (moe.dense_ffn_beside_moe)
-    beside.push_back(
-        {Ffn(parameters, {name + ".dense", model.hidden_size, model.ffn_width(), model.activation,
-                          model.ffn_bias, model.init_std, output_std, block}),
-         1});
+    beside.push_back({Ffn(parameters,
+                          {name + ".dense", model.hidden_size, model.ffn_width(), model.activation,
+                           model.ffn_bias, model.init_std, output_std, block},
+                          setup.tp),
+                      1});
   auto router_part = make_router(parameters, router);
-  auto experts = std::make_unique<GroupedExperts>(parameters, model, setup.grid, setup.at.ep,
+  auto experts = std::make_unique<GroupedExperts>(parameters, model, setup.grid, setup.at,
                                                   name + ".experts", output_std, block);
   return MoeLayer(
       std::move(router_part),
-      std::make_unique<AllToAllDispatcher>(dispatch, setup.grid, setup.communicators.ep.get()),
-      std::move(experts), std::move(beside), routed_weight);
+      std::make_unique<AllToAllDispatcher>(dispatch, setup.grid, setup.communicators.ep.get(),
+                                           setup.communicators.expert_tp.get()),
+      std::move(experts), std::move(beside), routed_weight, setup.tp);
 }
 }  // namespace
 
@@ -69,15 +76,15 @@ Recompute recompute_of(const TrainingConfig& config) {
 }
 
 TransformerLayer::TransformerLayer(ParameterSet& parameters, const LayerSetup& setup, int64_t layer)
-    : layer_(layer), recompute_(recompute_of(setup.scenario.training_config)) {
+    : layer_(layer), recompute_(recompute_of(setup.scenario.training_config)), tp_(setup.tp) {
   const ModelConfig& model = setup.scenario.model_config;
   const std::string name = "layers." + std::to_string(layer);
   const int64_t block = layer + 1;
   // Projections back to the residual stream start smaller, as in GPT-2: 2 L of them add up.
   const double output_std = model.init_std / std::sqrt(2.0 * static_cast<double>(model.num_layers));
-  attention_norm_ = Norm(parameters, model, name + ".attention_norm", block);
-  attention_ = Attention(parameters, model, name + ".attention", output_std, block);
-  ffn_norm_ = Norm(parameters, model, name + ".ffn_norm", block);
+  attention_norm_ = Norm(parameters, model, name + ".attention_norm", block, tp_.between());
+  attention_ = Attention(parameters, model, name + ".attention", output_std, block, tp_);
+  ffn_norm_ = Norm(parameters, model, name + ".ffn_norm", block, tp_.between());
   attention_dropout_ = Dropout(model.dropout, layer, DropoutSite::attention);
   ffn_dropout_ = Dropout(model.dropout, layer, DropoutSite::ffn);
   if (model.is_moe_layer(layer)) {
@@ -85,7 +92,8 @@ TransformerLayer::TransformerLayer(ParameterSet& parameters, const LayerSetup& s
   } else {
     ffn_.emplace(parameters,
                  FfnConfig{name + ".ffn", model.hidden_size, model.ffn_width(), model.activation,
-                           model.ffn_bias, model.init_std, output_std, block});
+                           model.ffn_bias, model.init_std, output_std, block},
+                 tp_);
   }
 }
 
@@ -111,18 +119,26 @@ void TransformerLayer::forget(const Tensor& x, Saved& saved) const {
 
 Tensor TransformerLayer::run(Context& context, const MicroBatch& batch, const Tensor& x,
                              Saved& saved) {
+  const int64_t first = tp_.first_of(x, batch.tokens());
   const Tensor normed = attention_norm_.forward(context, x, saved.attention_norm);
-  const Tensor attended = attention_.forward(context, normed, saved.attention);
-  attention_dropout_.apply(context, batch, attended);
+  const Tensor attended =
+      tp_.leave(context, attention_.forward(context, tp_.enter(context, normed), saved.attention));
+  saved.attention.x = normed;  // of a slice: the backward gathers it again
+  attention_dropout_.apply(context, batch, first, attended);
   const Tensor middle = context.activation(x.shape, "residual after attention");
   context.launch(add(x, attended, middle));
   const Tensor normed2 = ffn_norm_.forward(context, middle, saved.ffn_norm);
-  const Tensor out = moe_ ? moe_->forward(context, batch, normed2, saved.moe)
-                          : ffn_->forward(context, normed2, saved.ffn);
+  Tensor out;
+  if (moe_) {
+    out = moe_->forward(context, batch, normed2, saved.moe);
+  } else {
+    out = tp_.leave(context, ffn_->forward(context, tp_.enter(context, normed2), saved.ffn));
+    saved.ffn.x = normed2;
+  }
   if (moe_ && batch.watch && !batch.backward)
     batch.watch->routed.push_back(
         {layer_, saved.moe.routing.ids, saved.moe.routing.probs, saved.moe.routing.logits});
-  ffn_dropout_.apply(context, batch, out);
+  ffn_dropout_.apply(context, batch, first, out);
   context.launch(add(middle, out, out));
   return out;
 }
@@ -134,20 +150,28 @@ Tensor TransformerLayer::backward(Context& context, const MicroBatch& batch, con
     run(context, batch, saved.x, saved);
   }
   // dy is the gradient of both branches; dropout needs a copy of it.
+  const int64_t first = tp_.first_of(dy, batch.tokens());
   const auto branch = [&](const Dropout& dropout, const Tensor& gradient) {
     if (!dropout.active(batch)) return gradient;
     const Tensor copied = context.activation(gradient.shape, "dropped gradient");
-    dropout.apply_to(context, batch, gradient, copied);
+    dropout.apply_to(context, batch, first, gradient, copied);
     return copied;
   };
   const Tensor d_out = branch(ffn_dropout_, dy);
-  const Tensor d_normed2 = moe_ ? moe_->backward(context, batch, d_out, saved.moe)
-                                : ffn_->backward(context, saved.ffn, d_out);
+  Tensor d_normed2;
+  if (moe_) {
+    d_normed2 = moe_->backward(context, batch, d_out, saved.moe);
+  } else {
+    saved.ffn.x = tp_.enter(context, saved.ffn.x);
+    d_normed2 = tp_.leave(context, ffn_->backward(context, saved.ffn, tp_.enter(context, d_out)));
+  }
   if (moe_ && batch.watch) batch.watch->weighed.push_back({layer_, saved.moe.d_weights});
   const Tensor d_middle = ffn_norm_.backward(context, saved.ffn_norm, d_normed2);
   context.launch(add(d_middle, dy, d_middle));
-  const Tensor d_attended = branch(attention_dropout_, d_middle);
-  const Tensor d_normed = attention_.backward(context, saved.attention, d_attended);
+  const Tensor d_attended = tp_.enter(context, branch(attention_dropout_, d_middle));
+  saved.attention.x = tp_.enter(context, saved.attention.x);
+  const Tensor d_normed =
+      tp_.leave(context, attention_.backward(context, saved.attention, d_attended));
   const Tensor dx = attention_norm_.backward(context, saved.attention_norm, d_normed);
   context.launch(add(dx, d_middle, dx));
   return dx;

@@ -1,5 +1,6 @@
 #pragma once
-// One pre-norm transformer layer: x + attention(norm(x)), then + FFN or MoE of the next norm.
+// One pre-norm transformer layer: x + attention(norm(x)), then + FFN or MoE of the next norm. Under
+// TP x has all tokens on every rank of the group; with sequence parallelism each has its slice.
 
 #include <optional>
 
@@ -9,6 +10,7 @@
 #include "core/nn/dropout.h"
 #include "core/nn/ffn.h"
 #include "core/nn/norm.h"
+#include "core/nn/tensor_parallel.h"
 #include "core/parallel/communicators.h"
 #include "core/scenario/scenario.h"
 #include "core/topology/grid.h"
@@ -23,6 +25,7 @@ struct LayerSetup {
   const Communicators& communicators;
   BalanceState& balance;
   std::shared_ptr<const RoutingTrace> trace;
+  TensorParallel tp{};
 };
 
 /// What training_config.recompute leaves out of what a layer keeps for its backward.
@@ -55,6 +58,7 @@ class TransformerLayer {
 
   int64_t layer_ = 0;
   Recompute recompute_;
+  TensorParallel tp_;
   Norm attention_norm_, ffn_norm_;
   Attention attention_;
   Dropout attention_dropout_, ffn_dropout_;

@@ -54,8 +54,8 @@ inline std::vector<double> time_moe_layer(const MoeLayerSize& size, int64_t rank
     dispatch.top_k = size.top_k;
     dispatch.moe = s.model_config.moe_layer_config;
     auto router_part = make_router(parameters, router);
-    auto experts = std::make_unique<GroupedExperts>(parameters, s.model_config, grid, rank,
-                                                    "experts", 0.02, 0);
+    auto experts = std::make_unique<GroupedExperts>(parameters, s.model_config, grid,
+                                                    grid.coordinates(rank), "experts", 0.02, 0);
     MoeLayer layer(std::move(router_part),
                    std::make_unique<AllToAllDispatcher>(dispatch, grid, communicators.ep.get()),
                    std::move(experts), {}, 1);

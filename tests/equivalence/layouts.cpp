@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 #include <tuple>
+#include <utility>
 
 namespace moetwin::test {
 
@@ -21,7 +22,7 @@ void apply_variant(Scenario& s, const std::string& variant) {
     m.normalization = "rmsnorm";
     m.position_embedding = "rotary";
     m.activation = moe.expert_activation = "swiglu";
-    m.num_key_value_heads = 1;
+    m.num_key_value_heads = 2;
     m.qk_norm = true;
     m.tie_embeddings = false;
     m.attention_bias = m.ffn_bias = moe.expert_bias = false;
@@ -58,19 +59,69 @@ void apply_variant(Scenario& s, const std::string& variant) {
   }
 }
 
+/// Two layers of 4 heads (2 of keys and values in "modern"), expert width 16.
 bool valid(const Layout& l) {
-  if (l.top_k > l.experts || l.dp * l.ep > 16) return false;
+  if (l.top_k > l.experts || l.world() > 16) return false;
+  if (l.variant == "modern" && l.tp > 2) return false;
+  if (l.world() % (l.ep * l.etp) != 0) return false;
   const int64_t columns = std::min(l.ep, l.experts);
-  return l.experts % columns == 0 && l.ep % columns == 0 && 16 % (l.ep / columns) == 0;
+  return l.experts % columns == 0 && l.ep % columns == 0 && 16 % (l.ep / columns * l.etp) == 0;
 }
 
-/// Levels of a layout as text, one per factor.
+/// Every way to lay up to 16 ranks out on the two grids.
+std::vector<Layout> grids() {
+  std::vector<Layout> all;
+  Layout l;
+  for (l.tp = 1; l.tp <= 4; l.tp *= 2)
+    for (const bool sequence : {false, true})
+      for (l.dp = 1; l.dp * l.tp <= 16; ++l.dp)
+        for (l.ep = 1; l.ep <= 16; ++l.ep)
+          for (l.etp = 1; l.etp <= 4; l.etp *= 2)
+            for (const bool folded : {false, true}) {
+              l.folded = folded, l.sequence_parallel = sequence;
+              if (sequence && l.tp == 1) continue;
+              if (!folded && l.etp != 1 && l.etp != l.tp) continue;
+              if (l.world() > 16 || l.world() % (l.ep * l.etp) != 0) continue;
+              // What could be written without folding is no other layout.
+              const bool plain = l.etp == 1 || l.etp == l.tp;
+              if (folded && plain && l.dp % l.ep == 0) continue;
+              all.push_back(l);
+            }
+  return all;
+}
+
+const std::vector<const char*> kCapacities{"none", "position", "probability"};
+const std::vector<const char*> kOptimizers{"adamw", "sgd"};
+
+/// The factors that no other restricts, from one number.
+constexpr int64_t kFree = 3 * 3 * 2 * 2 * 2 * 2;
+void set_free(Layout& l, int64_t n) {
+  const auto take = [&n](int64_t levels) { return std::exchange(n, n / levels) % levels; };
+  l.capacity = kCapacities[static_cast<size_t>(take(3))];
+  l.accumulation = int64_t{1} << take(3);
+  l.micro_batch = 1 + take(2);
+  l.zero = take(2);
+  l.optimizer = kOptimizers[static_cast<size_t>(take(2))];
+  l.overlap = take(2) != 0;
+}
+
+/// Levels of a layout as text, one per factor; those that restrict each other first.
+constexpr size_t kBound = 8, kGrid = 5;
 std::vector<std::string> levels(const Layout& l) {
-  return {fmt::format("{}x{}", l.dp, l.ep), std::to_string(l.experts),
-          std::to_string(l.top_k),          l.capacity,
-          std::to_string(l.accumulation),   std::to_string(l.micro_batch),
-          std::to_string(l.zero),           l.optimizer,
-          l.overlap ? "overlap" : "plain",  l.variant};
+  return {std::to_string(l.dp),
+          std::to_string(l.ep),
+          std::to_string(l.tp),
+          fmt::format("{} {}", l.etp, l.folded ? "folded" : "unfolded"),
+          l.sequence_parallel ? "sequence" : "whole",
+          std::to_string(l.experts),
+          std::to_string(l.top_k),
+          l.variant,
+          l.capacity,
+          std::to_string(l.accumulation),
+          std::to_string(l.micro_batch),
+          std::to_string(l.zero),
+          l.optimizer,
+          l.overlap ? "overlap" : "plain"};
 }
 
 using Pair = std::tuple<size_t, std::string, size_t, std::string>;
@@ -79,70 +130,92 @@ std::vector<Pair> pairs(const Layout& l) {
   std::vector<Pair> out;
   for (size_t i = 0; i < values.size(); ++i)
     for (size_t j = i + 1; j < values.size(); ++j) out.emplace_back(i, values[i], j, values[j]);
+  // And every grid of up to eight ranks once.
+  if (l.world() > 8) return out;
+  std::string grid;
+  for (size_t i = 0; i < kGrid; ++i) grid += values[i] + " ";
+  out.emplace_back(values.size(), grid, values.size(), "");
   return out;
+}
+
+/// All valid choices of the factors that restrict each other.
+std::vector<Layout> bound_choices() {
+  std::vector<Layout> all;
+  for (Layout l : grids())
+    for (const int64_t experts : {1, 2, 4, 6, 8})
+      for (const int64_t k : {1, 2, 4})
+        for (const std::string& variant : kVariants) {
+          l.experts = experts, l.top_k = k, l.variant = variant;
+          if (valid(l)) all.push_back(l);
+        }
+  return all;
 }
 
 }  // namespace
 
 std::string Layout::name() const {
   return fmt::format(
-      "DP={} EP={} E={} k={} capacity={} accumulation={} micro-batch={} zero={} {} {} {}", dp, ep,
-      experts, top_k, capacity, accumulation, micro_batch, zero, optimizer,
+      "DP={} EP={} TP={} ETP={}{}{} E={} k={} capacity={} accumulation={} micro-batch={} zero={} "
+      "{} "
+      "{} {}",
+      dp, ep, tp, etp, folded ? " folded" : "", sequence_parallel ? " sequence" : "", experts,
+      top_k, capacity, accumulation, micro_batch, zero, optimizer,
       overlap ? "overlap" : "no-overlap", variant);
 }
 
-std::vector<Layout> all_layouts(bool whole_product) {
+std::vector<Layout> whole_product() {
   std::vector<Layout> all;
-  Layout l;
   size_t turn = 0;
-  for (l.dp = 1; l.dp <= 16; ++l.dp)
-    for (l.ep = 1; l.dp * l.ep <= 16; ++l.ep)
-      for (const int64_t experts : {1, 2, 4, 6, 8})
-        for (const int64_t k : {1, 2, 4})
-          for (const char* capacity : {"none", "position", "probability"})
-            for (const int64_t accumulation : {1, 2, 4})
-              for (const int64_t micro_batch : {1, 2})
-                for (const int64_t zero : {0, 1})
-                  for (const char* optimizer : {"adamw", "sgd"}) {
-                    l.experts = experts;
-                    l.top_k = k;
-                    l.capacity = capacity;
-                    l.accumulation = accumulation;
-                    l.micro_batch = micro_batch;
-                    l.zero = zero;
-                    l.optimizer = optimizer;
-                    if (!valid(l)) continue;
-                    // Overlap and kind of model take turns in the whole product; the cover chooses
-                    // them as well.
-                    const size_t variants = kVariants.size() * 2;
-                    for (size_t v = whole_product ? turn % variants : 0; v < variants;
-                         v += whole_product ? variants : 1) {
-                      l.overlap = v % 2 != 0;
-                      l.variant = kVariants[v / 2];
-                      all.push_back(l);
-                    }
-                    ++turn;
-                  }
+  for (Layout l : grids())
+    for (const int64_t experts : {1, 2, 4, 6, 8})
+      for (const int64_t k : {1, 2, 4}) {
+        l.experts = experts, l.top_k = k, l.variant = kVariants[0];
+        if (!valid(l)) continue;
+        const bool split = l.tp > 1 || l.etp > 1;
+        for (int64_t n = 0; n < (split ? 3 : kFree / 2); ++n, ++turn) {
+          // 29 has no factor in common with kFree: turns meet all of it.
+          set_free(l, split ? n + 3 * static_cast<int64_t>(turn * 29 % (kFree / 3)) : n);
+          if (!split) l.overlap = turn % 2 != 0;
+          do l.variant = kVariants[turn / 2 % kVariants.size()];
+          while (!valid(l) && ++turn);
+          all.push_back(l);
+        }
+      }
   return all;
 }
 
-std::vector<Layout> pairwise_cover(const std::vector<Layout>& all) {
+std::vector<Layout> pairwise_cover() {
+  const std::vector<Layout> bound = bound_choices();
   std::set<Pair> open;
-  for (const Layout& l : all)
-    for (Pair& p : pairs(l)) open.insert(std::move(p));
-  // Greedy: among a fixed sample that walks the whole list, take the layout that closes most pairs.
-  std::vector<Layout> cover;
-  size_t at = 0;
-  while (!open.empty()) {
-    size_t best = 0, best_closed = 0;
-    for (size_t tried = 0; tried < 400 || (best_closed == 0 && tried < all.size()); ++tried) {
-      at = (at + 7919) % all.size();
-      size_t closed = 0;
-      for (const Pair& p : pairs(all[at])) closed += open.count(p);
-      if (closed > best_closed) best = at, best_closed = closed;
+  std::set<std::pair<size_t, std::string>> seen;
+  for (Layout l : bound) {
+    bool fresh = false;
+    const auto values = levels(l);
+    for (size_t i = 0; i < kBound; ++i) fresh = seen.emplace(i, values[i]).second || fresh;
+    // The free factors go with every level of the others: met when the level is met first.
+    for (int64_t n = 0; n < (fresh ? kFree : 1); ++n) {
+      set_free(l, n);
+      for (Pair& p : pairs(l)) open.insert(std::move(p));
     }
-    for (const Pair& p : pairs(all[best])) open.erase(p);
-    cover.push_back(all[best]);
+  }
+  // Greedy: among a fixed sample that walks the whole space, take the layout that closes most
+  // pairs.
+  std::vector<Layout> cover;
+  const int64_t size = static_cast<int64_t>(bound.size()) * kFree;
+  int64_t at = 0;
+  while (!open.empty()) {
+    Layout best;
+    size_t best_closed = 0;
+    for (int64_t tried = 0; tried < 400 || (best_closed == 0 && tried < size); ++tried) {
+      at = (at + 7919) % size;
+      Layout l = bound[static_cast<size_t>(at / kFree)];
+      set_free(l, at % kFree);
+      size_t closed = 0;
+      for (const Pair& p : pairs(l)) closed += open.count(p);
+      if (closed > best_closed) best = l, best_closed = closed;
+    }
+    for (const Pair& p : pairs(best)) open.erase(p);
+    cover.push_back(best);
   }
   return cover;
 }
@@ -153,10 +226,10 @@ Scenario layout_scenario(const Layout& l, int64_t steps) {
   ModelConfig& m = s.model_config;
   m.hidden_size = 8;
   m.num_layers = 2;
-  m.num_attention_heads = 2;
+  m.num_attention_heads = 4;
   m.ffn_hidden_size = 12;
-  m.vocab_size = 17;
-  m.sequence_length = 6;
+  m.vocab_size = 17;  // padded where TP splits it
+  m.sequence_length = 8;
   m.init_std = 0.3;  // large enough that scores differ and gradients of all parts are felt
   MoeLayerConfig& moe = m.moe_layer_config;
   moe.num_experts = l.experts;
@@ -173,16 +246,20 @@ Scenario layout_scenario(const Layout& l, int64_t steps) {
   if (l.capacity == "probability" && m.position_embedding == "rotary")
     m.position_embedding = "learned";
   DistributedConfig& d = s.distributed_config;
-  d.world_size = l.dp * l.ep;
-  d.data_parallel_size = l.dp;
+  d.world_size = l.world();
+  d.data_parallel_size = l.folded ? 1 : l.dp;
   d.expert_parallel_size = l.ep;
+  d.tensor_parallel_size = l.tp;
+  d.expert_tensor_parallel_size = l.etp;
+  d.parallel_folding = l.folded;
+  d.sequence_parallel = l.sequence_parallel;
   d.zero_stage = l.zero;
   d.comm_optimization.all_to_all_overlap = l.overlap;
   d.comm_optimization.gradient_bucket_bytes = 4096;  // several buckets even here
   TrainingConfig& t = s.training_config;
   t.steps = steps;
   t.micro_batch_size = l.micro_batch;
-  t.global_batch_size = l.dp * l.ep * l.micro_batch * l.accumulation;
+  t.global_batch_size = l.ddp() * l.micro_batch * l.accumulation;
   t.dtype = "fp64";
   t.optimizer = l.optimizer;
   t.learning_rate = l.optimizer == "sgd" ? 0.5 : 0.003;
@@ -197,6 +274,8 @@ Scenario reference_scenario(const Layout& l, int64_t steps) {
   Scenario s = layout_scenario(l, steps);
   DistributedConfig& d = s.distributed_config;
   d.world_size = d.data_parallel_size = d.expert_parallel_size = 1;
+  d.tensor_parallel_size = d.expert_tensor_parallel_size = 1;
+  d.parallel_folding = d.sequence_parallel = false;
   d.zero_stage = 0;
   d.comm_optimization.all_to_all_overlap = false;
   return s;
@@ -204,7 +283,7 @@ Scenario reference_scenario(const Layout& l, int64_t steps) {
 
 std::string reference_key(const Layout& l) {
   return fmt::format("{} {} {} {} {} {} {}", l.experts, l.top_k, l.capacity, l.micro_batch,
-                     l.dp * l.ep * l.micro_batch * l.accumulation, l.optimizer, l.variant);
+                     l.ddp() * l.micro_batch * l.accumulation, l.optimizer, l.variant);
 }
 
 }  // namespace moetwin::test

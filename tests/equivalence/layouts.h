@@ -10,9 +10,13 @@
 
 namespace moetwin::test {
 
-/// One choice per factor, as an index into that factor's levels.
+/// One choice per factor.
 struct Layout {
-  int64_t dp = 1, ep = 1;
+  /// Unfolded: W = DP x EP x TP, and EDP follows where ETP is 1. Folded: W = DP x TP, DP being that
+  /// of the dense weights, and EP takes its ranks from both.
+  int64_t dp = 1, ep = 1, tp = 1;
+  int64_t etp = 1;
+  bool folded = false, sequence_parallel = false;
   int64_t experts = 4, top_k = 2;
   std::string capacity = "none";  ///< none | position | probability
   int64_t accumulation = 1, micro_batch = 1;
@@ -21,15 +25,17 @@ struct Layout {
   bool overlap = false;
   std::string variant = "plain";  ///< which kind of model, see variant_names()
   std::string name() const;
+  int64_t world() const { return folded ? dp * tp : dp * ep * tp; }
+  /// Copies of the dense weights.
+  int64_t ddp() const { return world() / tp; }
 };
 
-/// All valid combinations. `whole_product`: of DP x EP, experts, k, capacity, accumulation,
-/// micro-batch, ZeRO and optimizer, overlap and kind of model in turns; otherwise of every factor,
-/// to choose a cover from.
-std::vector<Layout> all_layouts(bool whole_product);
-/// A subset in which every pair of levels of two factors that occurs in a valid layout occurs at
-/// least once. Deterministic.
-std::vector<Layout> pairwise_cover(const std::vector<Layout>& all);
+/// All valid combinations of grids, experts, k and capacity; of accumulation, micro-batch, ZeRO and
+/// optimizer too where TP and ETP are 1; what is left takes turns.
+std::vector<Layout> whole_product();
+/// Layouts in which every pair of levels of two factors that occurs in a valid layout occurs at
+/// least once, and every grid of up to eight ranks. Deterministic.
+std::vector<Layout> pairwise_cover();
 
 /// Two layers, fp64, clipping active.
 Scenario layout_scenario(const Layout& layout, int64_t steps);

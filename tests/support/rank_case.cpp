@@ -52,6 +52,7 @@ RankCase::RankCase(Backend& device, const Scenario& scenario, const Grid& grid)
       memory(device, scenario.memory.poison),
       context(make_context(device, memory, scenario.training_config)),
       communicators(make_communicators(device, grid, true)),
+      tp(communicators.tp.get(), scenario.distributed_config.sequence_parallel),
       losses(cleared_losses(context, scenario.model_config)),
       balance(context, scenario.model_config, Model::moe_layers(scenario.model_config), losses,
               communicators.balance.get()) {}
@@ -127,7 +128,8 @@ RouterSetup RankCase::router_setup(int64_t moe_layer) {
           grid.expert_sharding(),
           true,
           balance,
-          nullptr};
+          nullptr,
+          tp};
 }
 
 std::unique_ptr<Dispatcher> RankCase::dispatcher(int64_t chunks) {
@@ -136,7 +138,10 @@ std::unique_ptr<Dispatcher> RankCase::dispatcher(int64_t chunks) {
   config.experts = config.moe.num_experts;
   config.top_k = config.moe.top_k;
   config.chunks = chunks;
-  return std::make_unique<AllToAllDispatcher>(config, grid, communicators.ep.get());
+  config.slices = tp.size();
+  config.slice = tp.rank();
+  return std::make_unique<AllToAllDispatcher>(config, grid, communicators.ep.get(),
+                                              communicators.expert_tp.get());
 }
 
 MicroBatch RankCase::batch(int64_t first, int64_t tokens, int64_t all) {
@@ -153,10 +158,10 @@ std::vector<std::vector<double>> RankCase::gradients() {
   Lists lists(2);
   for (const Parameter& p : parameters.all()) {
     const std::vector<double> values = download(p.gradient);
-    for (int64_t i = 0; i < p.elements(); ++i)
+    for (int64_t i = 0; i < p.placed(); ++i)
       lists[0].push_back(static_cast<double>(p.init_stream) * (1 << 20) +
                          static_cast<double>(p.global_index(i)));
-    lists[1].insert(lists[1].end(), values.begin(), values.end());
+    lists[1].insert(lists[1].end(), values.begin(), values.begin() + p.placed());
   }
   return lists;
 }

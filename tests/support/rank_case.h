@@ -30,6 +30,7 @@ class RankCase {
   Allocator memory;  ///< poisoned
   Context context;
   Communicators communicators;
+  TensorParallel tp;
   ParameterSet parameters;
   Tensor losses;  ///< of all MoE layers, cleared
   BalanceState balance;

@@ -102,8 +102,8 @@ void scatter(Trainer& trainer, GlobalTensors& tensors, std::mutex& mutex, bool g
       for (const FlatPlace& place : group.places()) {
         const Parameter& p = *place.parameter;
         auto& all = whole(tensors, p);
-        for (int64_t i = std::max(begin, place.begin);
-             i < std::min(end, place.begin + p.placed()); ++i)
+        for (int64_t i = std::max(begin, place.begin); i < std::min(end, place.begin + p.placed());
+             ++i)
           all[static_cast<size_t>(p.global_index(i - place.begin))] =
               own[static_cast<size_t>(i - begin)];
       }

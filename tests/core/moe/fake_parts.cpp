@@ -7,13 +7,13 @@ namespace moetwin::test {
 ToldRouter::ToldRouter(RankCase& at, std::vector<double> ids, std::vector<double> weights)
     : at_(at), ids_(std::move(ids)), weights_(std::move(weights)) {}
 
-Routing ToldRouter::forward(Context& context, const MicroBatch&, const Tensor& x,
+Routing ToldRouter::forward(Context& context, const MicroBatch& batch, const Tensor&,
                             const Tensor& counts) {
   const int64_t k = at_.scenario.model_config.moe_layer_config.top_k;
   Routing r;
   r.counts = counts;
-  r.ids = at_.upload({x.shape[0], k}, DType::i32, ids_);
-  r.weights = at_.upload({x.shape[0], k}, context.real(), weights_);
+  r.ids = at_.upload({batch.tokens(), k}, DType::i32, ids_);
+  r.weights = at_.upload({batch.tokens(), k}, context.real(), weights_);
   std::vector<double> n(static_cast<size_t>(counts.elements()), 0);
   for (const double id : ids_)
     if (id >= 0) ++n[static_cast<size_t>(id)];
@@ -28,7 +28,7 @@ void ToldRouter::backward(Context&, const MicroBatch&, const Routing&, const Ten
 
 ScalingExperts::ScalingExperts(RankCase& at, std::vector<double> factors)
     : first_expert_(at.grid.first_expert(at.at.ep)),
-      parts_(at.grid.hidden_sharding()),
+      parts_(at.grid.hidden_sharding() * at.grid.etp()),
       factors_(std::move(factors)) {}
 
 Tensor ScalingExperts::scaled(Context& context, const Tensor& x,

@@ -26,7 +26,8 @@ class ToldRouter : public Router {
 };
 
 /// Multiplies every row by the number of its expert's place in `factors` (global ids); all ones is
-/// the identity. Hidden rows of one expert give equal parts of the sum. No parameters.
+/// the identity. Hidden rows and expert-TP ranks of one expert give equal parts of the
+/// sum. No parameters.
 class ScalingExperts : public Experts {
  public:
   ScalingExperts(RankCase& at, std::vector<double> factors);

@@ -199,6 +199,32 @@ TEST_CASE("layers and heads divide over stages and tensor parallel ranks") {
              Contains("num_attention_heads 4 does not divide over tensor_parallel_size 8"));
 }
 
+TEST_CASE("tensor parallel ranks take equal slices of a sequence") {
+  const auto with = [](const std::string& model, const std::string& distributed) {
+    return refusal("{\"model_config\": {\"sequence_length\": 126, " + model +
+                   "}, \"distributed_config\": {\"world_size\": 4, \"tensor_parallel_size\": 4" +
+                   distributed + "}, \"training_config\": {\"global_batch_size\": 4}}");
+  };
+  const std::string experts = "\"moe_layer_config\": {\"num_experts\": 8}";
+  CHECK(with("\"num_layers\": 4", "") == "accepted");  // dense, all tokens everywhere
+  CHECK_THAT(with("\"num_layers\": 4", ", \"sequence_parallel\": true"),
+             Contains("sequence_parallel gives every TP rank an equal slice of a sequence, but "
+                      "sequence_length 126 does not divide over tensor_parallel_size 4 (rest 2); "
+                      "legal tensor_parallel_size: 1, 2, 3, 6, 7, 9"));
+  CHECK_THAT(with(experts, ""), Contains("the token exchange of MoE layers gives every TP rank"));
+  CHECK_THAT(
+      refusal(R"({"model_config": {"sequence_length": 12, "moe_layer_config": {"num_experts": 8}},
+        "distributed_config": {"world_size": 4, "tensor_parallel_size": 4,
+          "comm_optimization": {"all_to_all_overlap": true}},
+        "training_config": {"global_batch_size": 4}})"),
+      Contains("sequence_length 12 / tensor_parallel_size 4 = 3 tokens, into all_to_all_chunks 2 "
+               "(rest 1); legal all_to_all_chunks: 1, 3"));
+  CHECK_THAT(refusal(R"({"model_config": {"moe_layer_config": {"num_experts": 8,
+        "shared_expert_hidden_size": 6}},
+        "distributed_config": {"world_size": 4, "tensor_parallel_size": 4}})"),
+             Contains("shared_expert_hidden_size 6 does not divide over tensor_parallel_size 4"));
+}
+
 TEST_CASE("fp64 is for the modelled GPU") {
   const Scenario s = parse_scenario("{}", "t.json", {"training_config.dtype=fp64"});
   CHECK_NOTHROW(check_backend(s, "sim"));

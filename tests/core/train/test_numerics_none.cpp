@@ -119,6 +119,30 @@ TEST_CASE("capacity, overlap, ZeRO-1, shared expert, AdamW: the same work withou
   check_same(s);
 }
 
+TEST_CASE("tensor and sequence parallel, split experts, folding: the same work without numbers") {
+  for (const bool sequence : {false, true})
+    for (const int64_t etp : {1, 2}) {
+      CAPTURE(sequence, etp);
+      Scenario s = small_training(1, 1, 4, 2, 3);
+      s.model_config.sequence_length = 8;
+      s.routing.source = "W1";
+      s.training_config.dtype = "bf16";
+      s.training_config.global_batch_size = 4;
+      DistributedConfig& d = s.distributed_config;
+      d.world_size = 4;
+      d.tensor_parallel_size = 2;
+      d.expert_parallel_size = 4 / etp;
+      d.expert_tensor_parallel_size = etp;
+      d.parallel_folding = true;
+      d.sequence_parallel = sequence;
+      d.zero_stage = 1;
+      d.comm_optimization.all_to_all_overlap = true;
+      s.model_config.moe_layer_config.shared_expert_hidden_size = 8;
+      s.model_config.moe_layer_config.capacity_factor = 1;
+      check_same(s);
+    }
+}
+
 TEST_CASE("more than 2^31 elements pass through every layer without wrapping", "[P070][P068]") {
   // 262,145 tokens x 2 x 4,096 is beyond 2^31; activations of a sequence of 65,536 too.
   Scenario s = small_training(1, 2, 4, 2, 1);
