@@ -117,14 +117,29 @@ int64_t expert_shards(const Scenario& scenario, const ParallelSizes& sizes, int6
   return std::clamp<int64_t>(gpus_per_node / (sizes.ep * sizes.etp), 1, sizes.edp);
 }
 
+namespace {
+// Shards of what is summed over TP too: routers, QK norms and, with sequence parallelism, norms.
+int64_t stage_shards(const Scenario& scenario, const ParallelSizes& sizes, int64_t gpus_per_node) {
+  const int64_t ranks = sizes.ddp * sizes.tp;
+  if (!sharding_of(scenario.distributed_config).inside_node) return ranks;
+  return std::clamp<int64_t>(gpus_per_node, 1, ranks);
+}
+}  // namespace
+
 StateBytes dense_state_bytes(const Scenario& scenario, const ParallelSizes& sizes,
                              const ParameterCount& on_rank, int64_t gpus_per_node) {
   TrainingConfig router = scenario.training_config;
   if (router.dtype != "fp64") router.dtype = "fp32";
+  const ModelConfig& model = scenario.model_config;
   const int64_t shards = dense_shards(scenario, sizes, gpus_per_node);
-  StateBytes bytes = state_bytes(scenario, bytes_per_parameter(scenario.training_config),
-                                 on_rank.dense() - on_rank.router, shards);
-  bytes += state_bytes(scenario, bytes_per_parameter(router), on_rank.router, shards);
+  const int64_t stage = stage_shards(scenario, sizes, gpus_per_node);
+  const BytesPerParameter each = bytes_per_parameter(scenario.training_config);
+  int64_t slices = model.qk_norm ? model.num_layers / sizes.pp * 2 * model.dim_per_head() : 0;
+  if (scenario.distributed_config.sequence_parallel) slices += on_rank.norm;
+  StateBytes bytes =
+      state_bytes(scenario, each, on_rank.dense() - on_rank.router - slices, shards);
+  bytes += state_bytes(scenario, each, slices, stage);
+  bytes += state_bytes(scenario, bytes_per_parameter(router), on_rank.router, stage);
   return bytes;
 }
 

@@ -174,6 +174,27 @@ TEST_CASE("expert gradients carry no factor where ETP differs from TP", "[P126]"
   CHECK(mixes == 13);
 }
 
+TEST_CASE("recompute and sharded parameters train the same under TP") {
+  const auto with_shared = [](const Place& c) {
+    Scenario s = placed(c, 3);
+    s.model_config.moe_layer_config.shared_expert_hidden_size = 8;
+    return s;
+  };
+  const TrainResult alone = train_in_child(with_shared({1, 1, 1, 1}));
+  for (const Place& c : {Place{4, 2, 2, 2}, {4, 4, 2, 1, true}, {8, 2, 2, 2, true}})
+    for (const char* recompute : {"none", "full"})
+      for (const int64_t zero : {2, 3}) {
+        CAPTURE(c.world, c.ep, c.tp, c.etp, c.sequence, recompute, zero);
+        Scenario s = with_shared(c);
+        s.training_config.recompute = recompute;
+        s.distributed_config.zero_stage = zero;
+        const TrainResult result = train_in_child(s);
+        CHECK(distance(result.gradients, alone.gradients).value <= 1e-9);
+        CHECK(distance(result.parameters, alone.parameters).value <= 1e-9);
+        CHECK(result.counts == alone.counts);
+      }
+}
+
 TEST_CASE("weights start equal bit for bit, split or not") {
   const auto first_weights = [](const Place& c) {
     Scenario s = placed(c, 1);
