@@ -136,8 +136,7 @@ StateBytes dense_state_bytes(const Scenario& scenario, const ParallelSizes& size
   const BytesPerParameter each = bytes_per_parameter(scenario.training_config);
   int64_t slices = model.qk_norm ? model.num_layers / sizes.pp * 2 * model.dim_per_head() : 0;
   if (scenario.distributed_config.sequence_parallel) slices += on_rank.norm;
-  StateBytes bytes =
-      state_bytes(scenario, each, on_rank.dense() - on_rank.router - slices, shards);
+  StateBytes bytes = state_bytes(scenario, each, on_rank.dense() - on_rank.router - slices, shards);
   bytes += state_bytes(scenario, each, slices, stage);
   bytes += state_bytes(scenario, bytes_per_parameter(router), on_rank.router, stage);
   return bytes;

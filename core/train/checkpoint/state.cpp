@@ -32,11 +32,14 @@ std::vector<OwnedPart> TrainingState::owned() {
     if (!tensor.defined()) return;
     const std::string bytes = read(tensor);
     if (bytes.empty()) return;
-    const auto size = static_cast<size_t>(dtype_size(tensor.dtype));
-    for (const NamedPart& named : named_parts(*piece.parameter, experts_, piece.first, piece.count))
-      parts.push_back({state_name(moment, named.name), tensor.dtype, named.part,
-                       bytes.substr(static_cast<size_t>(named.at) * size,
-                                    static_cast<size_t>(named.part.count) * size)});
+    const int64_t size = dtype_size(tensor.dtype);
+    const TensorPart mine = local_part(*piece.parameter, piece.first, piece.count);
+    for (const NamedPart& named :
+         named_parts(*piece.parameter, experts_, piece.first, piece.count)) {
+      std::string own(static_cast<size_t>(named.part.count * size), '\0');
+      copy_common(mine, bytes.data(), named.here, own.data(), size);
+      parts.push_back({state_name(moment, named.name), tensor.dtype, named.part, std::move(own)});
+    }
   };
   for (FlatGroup& group : groups_)
     group.for_each_piece(context_, [&](const StatePiece& piece) {
@@ -85,9 +88,14 @@ void TrainingState::restore(const Checkpoint& checkpoint) {
   const auto load = [&](const StatePiece& piece, const Tensor& tensor, const char* moment) {
     if (!tensor.defined()) return;
     std::string bytes(static_cast<size_t>(tensor.bytes()), '\0');
-    for (const NamedPart& named : named_parts(*piece.parameter, experts_, piece.first, piece.count))
-      checkpoint.read(state_name(moment, named.name), tensor.dtype, named.part,
-                      bytes.data() + named.at * dtype_size(tensor.dtype));
+    const int64_t size = dtype_size(tensor.dtype);
+    const TensorPart mine = local_part(*piece.parameter, piece.first, piece.count);
+    for (const NamedPart& named :
+         named_parts(*piece.parameter, experts_, piece.first, piece.count)) {
+      std::string own(static_cast<size_t>(named.part.count * size), '\0');
+      checkpoint.read(state_name(moment, named.name), tensor.dtype, named.part, own.data());
+      copy_common(named.here, own.data(), mine, bytes.data(), size);
+    }
     context_.device.write(tensor, bytes.data(), context_.streams.compute);
   };
   // Weights alone, as from other programs: moments start at zero.

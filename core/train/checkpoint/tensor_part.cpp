@@ -56,11 +56,37 @@ int64_t copy_common(const TensorPart& from, const void* source, const TensorPart
   return copied;
 }
 
+TensorPart local_part(const Parameter& p, int64_t begin, int64_t count) {
+  return {p.local, {0, 0, 0}, p.local, begin, count};
+}
+
+namespace {
+/// A stretch of rows cut by columns is a stretch of each range's box.
+std::vector<NamedPart> parts_of_columns(const Parameter& p, int64_t begin, int64_t count) {
+  std::vector<NamedPart> parts;
+  for (const ColumnRange& range : p.columns) {
+    const auto before = [&](int64_t i) {
+      return i / p.local[2] * range.count +
+             std::clamp<int64_t>(i % p.local[2] - range.local, 0, range.count);
+    };
+    NamedPart named{p.name, {}, {}};
+    named.here = {p.local, {0, 0, range.local}, p.local, before(begin), 0};
+    named.here.local[2] = range.count;
+    named.here.count = before(begin + count) - named.here.begin;
+    named.part = named.here;
+    named.part.global = p.global;
+    named.part.offset = {p.offset[0], p.offset[1], range.global};
+    if (named.here.count > 0) parts.push_back(std::move(named));
+  }
+  return parts;
+}
+}  // namespace
+
 std::vector<NamedPart> named_parts(const Parameter& p, int64_t experts, int64_t begin,
                                    int64_t count) {
   if (p.kind != ParameterKind::expert) {
-    TensorPart part{p.global, p.offset, p.local, begin, count};
-    return {{p.name, part, 0}};
+    if (!p.columns.empty()) return parts_of_columns(p, begin, count);
+    return {{p.name, {p.global, p.offset, p.local, begin, count}, local_part(p, begin, count)}};
   }
   // The extent over which experts follow each other: planes of weights, rows of the second bias.
   const size_t axis = p.global[0] % experts == 0 ? 0 : 1;
@@ -80,7 +106,7 @@ std::vector<NamedPart> named_parts(const Parameter& p, int64_t experts, int64_t 
     named.part = {p.global, p.offset, p.local, at - index * elements, end - at};
     named.part.global[axis] = named.part.local[axis] = extent;
     named.part.offset[axis] = 0;
-    named.at = at - begin;
+    named.here = local_part(p, at, end - at);
     parts.push_back(std::move(named));
     at = end;
   }

@@ -38,12 +38,15 @@ int64_t copy_common(const TensorPart& from, const void* source, const TensorPart
 struct NamedPart {
   std::string name;
   TensorPart part;
-  int64_t at = 0;  ///< its first element within the stretch asked for
+  TensorPart here;  ///< the same elements within this rank's part, which is then the whole
 };
 
-/// Elements [begin, begin + count) of this rank's part of a parameter. A parameter of experts gives
-/// one tensor per expert, named by its global id: `layers.1.moe.experts.w1` is
-/// `layers.1.moe.experts.3.w1` for expert 3.
+/// Elements [begin, begin + count) of this rank's part of a parameter, as `here` counts them.
+TensorPart local_part(const Parameter& parameter, int64_t begin, int64_t count);
+
+/// Where they lie in the whole. A parameter of experts gives one tensor per expert, named by its
+/// global id: `layers.1.moe.experts.w1` is `layers.1.moe.experts.3.w1` for expert 3. Each range of
+/// columns of a weight that TP splits gives a part.
 std::vector<NamedPart> named_parts(const Parameter& parameter, int64_t experts, int64_t begin,
                                    int64_t count);
 

@@ -41,7 +41,7 @@ Result run(const Run& c) {
   const auto ranks = on_ranks(c.scenario, [&](RankCase& at) {
     auto router = make_router(at.parameters, at.router_setup());
     auto experts = std::make_unique<GroupedExperts>(at.parameters, at.scenario.model_config,
-                                                    at.grid, at.at.ep, "experts", 0.3, 1);
+                                                    at.grid, at.at, "experts", 0.3, 1);
     MoeLayer layer(std::move(router), at.dispatcher(c.chunks), std::move(experts), {}, 1);
     at.start();
     if (c.expert_0_only) {
@@ -185,7 +185,7 @@ TEST_CASE("a larger batch than the one before needs no agreed maximum", "[P170]"
   const auto ranks = on_ranks(layer_scenario(1, 2, 4, 2), [&](RankCase& at) {
     auto router = make_router(at.parameters, at.router_setup());
     auto experts = std::make_unique<GroupedExperts>(at.parameters, at.scenario.model_config,
-                                                    at.grid, at.at.ep, "experts", 0.3, 1);
+                                                    at.grid, at.at, "experts", 0.3, 1);
     MoeLayer layer(std::move(router), at.dispatcher(), std::move(experts), {}, 1);
     at.start();
     Lists all;

@@ -109,7 +109,7 @@ Lists run_layer(RankCase& at, std::unique_ptr<Dispatcher> dispatcher) {
   const int64_t tokens = 11;
   auto router = make_router(at.parameters, at.router_setup());
   auto experts = std::make_unique<GroupedExperts>(at.parameters, at.scenario.model_config, at.grid,
-                                                  at.at.ep, "experts", 0.3, 1);
+                                                  at.at, "experts", 0.3, 1);
   MoeLayer layer(std::move(router), std::move(dispatcher), std::move(experts), {}, 1);
   at.start();
   const Shape shape{tokens, kHidden};
@@ -234,7 +234,7 @@ TEST_CASE("the same layer, twenty times: the same bits", "[P171][P173]") {
   const Lists runs = on_ranks(layer_scenario(1, 1, 4, 2), [&](RankCase& at) {
     MoeLayer layer(make_router(at.parameters, at.router_setup()), at.dispatcher(),
                    std::make_unique<GroupedExperts>(at.parameters, at.scenario.model_config,
-                                                    at.grid, at.at.ep, "experts", 0.3, 1),
+                                                    at.grid, at.at, "experts", 0.3, 1),
                    {}, 1);
     at.start();
     const auto x = draws(tokens * kHidden, 3), dy = draws(tokens * kHidden, 4);

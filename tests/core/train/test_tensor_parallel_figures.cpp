@@ -1,5 +1,5 @@
 // What TP does to memory and traffic, against arithmetic: with numerics none, in fp32, four heads
-// of 32, sequences of 64.
+// of 32, sequences of 512: every tensor is whole units of the allocator (512 bytes).
 
 #include <catch2/catch.hpp>
 #include <map>
@@ -13,7 +13,7 @@ using namespace moetwin::test;
 
 namespace {
 
-constexpr int64_t kTokens = 64, kHidden = 128, kWidth = 512, kHeads = 4, kVocabulary = 320;
+constexpr int64_t kTokens = 512, kHidden = 128, kWidth = 512, kHeads = 4, kVocabulary = 320;
 
 Scenario sized(int64_t tp, bool sequence, int64_t layers, int64_t experts) {
   Scenario s = small_training(1, 1, experts, 2, 1);
@@ -106,7 +106,7 @@ TEST_CASE("a layer sums over TP twice forward and twice backward; slices add one
 }
 
 TEST_CASE("no token crosses EP twice under TP") {
-  // 4 experts over 2 EP ranks, evenly chosen: half of the 64 x 2 rows of a micro-batch leave.
+  // 4 experts over 2 EP ranks, evenly chosen: half of the 512 x 2 rows of a micro-batch leave.
   const auto dispatched = [](int64_t tp, int64_t etp, const char* purpose) {
     Scenario s = sized(tp, false, 2, 4);
     s.routing.source = "uniform";

@@ -41,7 +41,7 @@ void check_layout(const Layout& layout, std::map<std::string, TrainResult>& refe
 
 // The layouts of the cross-section whose place modulo `of` is `part`.
 void check_part(size_t part, size_t of) {
-  const std::vector<Layout> cover = pairwise_cover(all_layouts(false));
+  const std::vector<Layout> cover = pairwise_cover();
   REQUIRE(cover.size() >= kCrossSection);
   std::map<std::string, TrainResult> references;
   for (size_t i = part; i < kCrossSection; i += of)

@@ -36,7 +36,7 @@ Scenario scenario_of(int64_t dp, int64_t ep) {
 std::unique_ptr<MoeLayer> layer_of(RankCase& at) {
   auto router = make_router(at.parameters, at.router_setup());
   auto experts = std::make_unique<GroupedExperts>(at.parameters, at.scenario.model_config, at.grid,
-                                                  at.at.ep, "experts", 0.3, 1);
+                                                  at.at, "experts", 0.3, 1);
   auto layer = std::make_unique<MoeLayer>(std::move(router), at.dispatcher(), std::move(experts),
                                           std::vector<MoeLayer::Beside>(), 1);
   at.start();

@@ -15,15 +15,22 @@ struct CheckpointLayout {
   int64_t zero = 0;
   std::string type = "sharded";
   bool async = false;
+  int64_t tp = 1, etp = 1;
+  bool sequence = false;
 
   std::string name() const {
-    return fmt::format("DP={} EP={} zero={} {}{}", dp, ep, zero, type, async ? " async" : "");
+    return fmt::format("DP={} EP={} TP={} ETP={} zero={} {}{}", dp, ep, tp, etp, zero, type,
+                       async ? " async" : "");
   }
   /// Four experts on 16 sequences a step, fp32, AdamW with clipping, balance bias.
   Scenario scenario() const {
     Scenario s = small_training(dp, ep, 4, 2, 1);
     s.model_config.moe_layer_config.bias_update_rate = 0.01;
     s.distributed_config.zero_stage = zero;
+    s.distributed_config.world_size = dp * ep * tp;
+    s.distributed_config.tensor_parallel_size = tp;
+    s.distributed_config.expert_tensor_parallel_size = etp;
+    s.distributed_config.sequence_parallel = sequence;
     s.training_config.global_batch_size = 16;
     s.training_config.micro_batch_size = 1;
     s.training_config.dtype = "fp32";
@@ -39,13 +46,21 @@ struct CheckpointLayout {
 };
 
 inline std::vector<CheckpointLayout> saving_layouts() {
-  return {{1, 1, 0, "sharded", false}, {2, 1, 1, "full", false}, {1, 2, 0, "sharded", true},
-          {2, 2, 1, "sharded", false}, {1, 4, 0, "full", true},  {4, 2, 1, "sharded", true},
-          {1, 8, 0, "sharded", false}, {16, 1, 1, "full", false}};
+  return {{1, 1, 0, "sharded", false},
+          {2, 1, 1, "full", false},
+          {1, 2, 0, "sharded", true},
+          {2, 2, 1, "sharded", false},
+          {1, 4, 0, "full", true},
+          {4, 2, 1, "sharded", true},
+          {1, 8, 0, "sharded", false},
+          {16, 1, 1, "full", false},
+          {1, 2, 1, "sharded", false, 2, 2, true}};
 }
 
 inline std::vector<CheckpointLayout> loading_layouts() {
-  return {{1, 1, 1}, {2, 1, 0}, {1, 2, 1}, {2, 2, 0}, {4, 1, 1}, {2, 4, 1}, {2, 8, 0}, {1, 16, 1}};
+  return {{1, 1, 1}, {2, 1, 0},  {1, 2, 1},
+          {2, 2, 0}, {4, 1, 1},  {2, 4, 1},
+          {2, 8, 0}, {1, 16, 1}, {2, 2, 1, "sharded", false, 2, 1}};
 }
 
 }  // namespace moetwin::test

@@ -167,7 +167,7 @@ double loaded(const CheckpointLayout& layout, const std::string& checkpoint_path
 
 }  // namespace
 
-TEST_CASE("saved in eight layouts, loaded in eight others: state by id, next loss to 1e-6",
+TEST_CASE("saved in nine layouts, loaded in nine others: state by id, next loss to 1e-6",
           "[P142][P144][P145][P148]") {
   const TemporaryDirectory directory;
   for (const CheckpointLayout& from : saving_layouts()) {

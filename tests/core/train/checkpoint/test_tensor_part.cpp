@@ -86,10 +86,10 @@ TEST_CASE("experts are named by their global ids, whatever part of them a rank h
   CHECK(parts[0].part.local == std::array<int64_t, 3>{5, 1, 3});
   CHECK(parts[0].part.begin == 7);
   CHECK(parts[0].part.count == 8);
-  CHECK(parts[0].at == 0);
+  CHECK(parts[0].here.begin == 7);
   CHECK(parts[1].part.begin == 0);
   CHECK(parts[1].part.count == 8);
-  CHECK(parts[1].at == 8);
+  CHECK(parts[1].here.begin == 15);
 
   // The second bias: one row per expert.
   Parameter b2;
@@ -104,7 +104,7 @@ TEST_CASE("experts are named by their global ids, whatever part of them a rank h
   CHECK(rows[1].name == "layers.1.moe.experts.3.b2");
   CHECK(rows[1].part.global == std::array<int64_t, 3>{1, 1, 5});
   CHECK(rows[1].part.is_whole());
-  CHECK(rows[1].at == 5);
+  CHECK(rows[1].here.begin == 5);
 
   Parameter dense;
   dense.name = "head.norm.gamma";
@@ -115,6 +115,28 @@ TEST_CASE("experts are named by their global ids, whatever part of them a rank h
   CHECK(one[0].name == "head.norm.gamma");
   CHECK(one[0].part.begin == 1);
   CHECK(one[0].part.count == 3);
+}
+
+TEST_CASE("a stretch of a weight with ranges of columns is a stretch of each range") {
+  // Rank 1 of two: columns 2, 3 | 5 | 7 of 8, of three rows, as it has queries, keys and values.
+  Parameter qkv;
+  qkv.name = "layers.0.attention.qkv.weight";
+  qkv.shape = {3, 4};
+  qkv.global = {1, 3, 8};
+  qkv.local = {1, 3, 4};
+  qkv.columns = {{2, 0, 2}, {5, 2, 1}, {7, 3, 1}};
+  for (int64_t begin = 0; begin < 12; ++begin)
+    for (int64_t end = begin + 1; end <= 12; ++end) {
+      std::map<int64_t, int64_t> found;  // place in the whole -> place in the local tensor
+      for (const NamedPart& named : named_parts(qkv, 4, begin, end - begin)) {
+        CHECK(named.name == qkv.name);
+        const auto whole = places(named.part), here = places(named.here);
+        REQUIRE(whole.size() == here.size());
+        for (size_t i = 0; i < whole.size(); ++i) found[whole[i]] = here[i];
+      }
+      REQUIRE(static_cast<int64_t>(found.size()) == end - begin);
+      for (int64_t i = begin; i < end; ++i) CHECK(found.at(qkv.global_index(i)) == i);
+    }
 }
 
 TEST_CASE("with one plane and as many experts as rows, rows are experts") {
