@@ -154,7 +154,7 @@ TEST_CASE("every layout: coordinates invert, groups have their size and partitio
                 {GroupKind::tp, tp},         {GroupKind::ep, ep},
                 {GroupKind::expert_tp, etp}, {GroupKind::expert_dp, edp},
                 {GroupKind::dense_dp, ddp},  {GroupKind::pp, pp},
-                {GroupKind::world, world}};
+                {GroupKind::world, world},   {GroupKind::stage, ddp * tp}};
             bool good = true;
             for (int64_t rank = 0; rank < world; ++rank) {
               const Coordinates at = grid.coordinates(rank);
