@@ -1,11 +1,13 @@
 #include "cli/machines.h"
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <thread>
 
 #include "backends/cuda/cluster.h"
 #include "backends/sim/cluster.h"
+#include "cli/gpu_verdicts.h"
 #include "core/ops/isa.h"
 #include "core/scenario/rules.h"
 
@@ -79,6 +81,12 @@ Machine real_machine(const Scenario& scenario, const std::function<void(const st
   };
   machine.environment = [&cuda] { return gpus_json(cuda.gpus()); };
   machine.gather = [&cuda](const std::string& mine) { return cuda.gather_bytes(mine); };
+  machine.verdicts = [&cuda](const Report& report) {
+    double uneven = 0;
+    for (const LayerReport& layer : report.layers)
+      uneven = std::max(uneven, layer.metrics.imbalance_ranks);
+    return gpu_verdicts(cuda.gpus(), uneven);
+  };
   return machine;
 }
 

@@ -10,6 +10,7 @@
 
 #include "backends/sim/cluster/profile.h"
 #include "core/device/backend.h"
+#include "core/record/report.h"
 #include "core/scenario/scenario.h"
 
 namespace moetwin {
@@ -34,6 +35,8 @@ struct Machine {
   std::function<void(std::function<void(const std::string&)>)> on_post;
   /// What the machine is like after a run, for the report: name, value. Null: nothing.
   std::function<Json::Value()> environment;
+  /// What that says of a run, given its report. Null: nothing.
+  std::function<std::vector<Verdict>(const Report&)> verdicts;
   /// What every process says, by lowest rank: each calls it, in one order.
   std::function<std::vector<std::string>(const std::string&)> gather;
 

@@ -244,7 +244,12 @@ int run(RunArguments a, const Output& output) {
     end.wall_seconds = wall();
     end.environment = environment_json();
     if (machine.environment) end.environment["gpus"] = machine.environment();
-    end.judge = [&](Report& report) { judge_run(info.directory, scenario, grid, report); };
+    end.judge = [&](Report& report) {
+      judge_run(info.directory, scenario, grid, report);
+      if (!machine.verdicts) return;
+      for (Verdict& verdict : machine.verdicts(report))
+        report.verdicts.push_back(std::move(verdict));
+    };
     return end;
   };
   try {
