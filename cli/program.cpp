@@ -10,9 +10,11 @@
 namespace moetwin {
 
 std::vector<Verb> verbs() {
-  return {{"run", add_run},       {"check", add_check},       {"topology", add_topology},
-          {"import", add_import}, {"diagnose", add_diagnose}, {"compare", add_compare},
-          {"report", add_report}, {"doctor", add_doctor},     {"schema", add_schema}};
+  return {{"run", add_run},           {"check", add_check},
+          {"topology", add_topology}, {"import", add_import},
+          {"diagnose", add_diagnose}, {"compare", add_compare},
+          {"report", add_report},     {"doctor", add_doctor},
+          {"schema", add_schema},     {"calibrate", add_calibrate}};
 }
 
 int run_program(const std::vector<std::string>& arguments, const Output& output) {
