@@ -88,6 +88,11 @@ void take_zero(JsonMembers& in, ScenarioDraft& draft) {
   in.take("zero_optimization.stage", kDistributed + "zero_stage");
   in.take("zero_optimization.overlap_comm",
           kDistributed + "comm_optimization.gradient_reduction_overlap");
+  const Json::Value& offload = in.take("zero_optimization.offload_param.device");
+  if (offload.isString() && offload.asString() == "cpu") {
+    draft.set(kDistributed + "fsdp.cpu_offload", true);
+    in.take("zero_optimization.offload_optimizer.device");
+  }
   const Json::Value& bucket = in.take("zero_optimization.reduce_bucket_size");
   if (!bucket.isNumeric()) return;
   draft.set(kDistributed + "comm_optimization.gradient_bucket_bytes",

@@ -37,7 +37,7 @@ constexpr std::pair<const char*, const char*> kReasons[] = {
     {"accumulate-allreduce-grads-in-fp32", "gradients are always fp32"},
     {"DDP-impl", "one kind"},
     {"load", "name it with moetwin run --resume"},
-    {"tensorboard-dir", "moetwin export makes event files"},
+    {"tensorboard-dir", "a run directory has its series"},
     {"num-workers", "data is read in place"},
     {"vocab-file", "data is tokens already"},
     {"merge-file", "data is tokens already"},
@@ -175,6 +175,7 @@ class Importer {
   void training();
   void schedule(int64_t steps);
   void loss_scale();
+  void recompute();
   void distribution();
   void data();
 
@@ -379,6 +380,7 @@ void Importer::training() {
   const bool fp16 = flag("fp16"), bf16 = flag("bf16");
   set(kTraining + "dtype", fp16 ? "fp16" : bf16 ? "bf16" : "fp32");
   if (fp16) loss_scale();
+  recompute();
   take(kTraining + "validation_every", integer("eval-interval"));
   if (const auto iterations = integer("eval-iters"); iterations && *iterations > 0 && batch_ > 0)
     set(kTraining + "validation_sequences", Json::Value(Json::Int64(*iterations * batch_)));
@@ -387,6 +389,24 @@ void Importer::training() {
     set("checkpoint.directory", *directory);
   take("checkpoint.every_steps", integer("save-interval"));
   if (flag("async-save")) set("checkpoint.async", true);
+}
+
+void Importer::recompute() {
+  const auto granularity = text("recompute-granularity");
+  if (flag("recompute-activations") || granularity)
+    set(kTraining + "recompute", granularity.value_or("selective"));
+  const Argument* modules = find("recompute-modules");
+  if (!modules) return;
+  Json::Value names(Json::arrayValue);
+  for (const std::string& module : modules->values) {
+    if (module == "core_attn") names.append("attention_core");
+    if (module == "moe_act") names.append("expert_activation");
+  }
+  set(kTraining + "recompute_modules", names);
+  if (names.size() < modules->values.size())
+    leave("recompute-modules", "legal: core_attn, moe_act; the others are kept");
+  else
+    flag("recompute-modules");
 }
 
 void Importer::schedule(int64_t steps) {

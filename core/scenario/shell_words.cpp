@@ -96,8 +96,9 @@ class Reader {
           add(next);
         }
       } else if (c == '$') {
-        const auto& [value, line] = variables_[variable()];
-        if (quote) {
+        bool is_list = false;  // "${LIST[@]}" is as many words as there are, in quotes too
+        const auto& [value, line] = variables_[variable(&is_list)];
+        if (quote && !is_list) {
           for (const char v : value) add(v);
           open = true;
           continue;
@@ -148,13 +149,14 @@ class Reader {
   }
 
   // Behind the dollar sign: NAME, {NAME}, {NAME:-default}, {NAME[@]}, a digit or @.
-  std::string variable() {
+  std::string variable(bool* is_list) {
     std::string name;
     if (at_ < text_.size() && text_[at_] == '{') {
       const size_t end = std::min(text_.find('}', at_), text_.size());
       name = text_.substr(at_ + 1, end - at_ - 1);
       at_ = std::min(end + 1, text_.size());
       const size_t fallback = name.find(":-"), list = name.find('[');
+      *is_list = list != std::string::npos;
       const std::string plain = name.substr(0, std::min(fallback, list));
       if (fallback != std::string::npos && variables_[plain].first.empty())
         variables_[plain] = {name.substr(fallback + 2), line_};

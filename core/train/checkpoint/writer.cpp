@@ -125,11 +125,20 @@ void CheckpointWriter::take(SavePart part) {
     if (pending.ranks < setup_.world) return;
     whole = pending;
   }
-  publish(whole);
-  const std::lock_guard lock(mutex_);
-  pending_.erase(step);
-  newest_ = step_directory(step);
-  published_.notify_all();
+  // Under way until it is published or has failed.
+  const auto over = [&](const std::string& newest) {
+    const std::lock_guard lock(mutex_);
+    pending_.erase(step);
+    if (!newest.empty()) newest_ = newest;
+    published_.notify_all();
+  };
+  try {
+    publish(whole);
+  } catch (...) {
+    over("");
+    throw;
+  }
+  over(step_directory(step));
 }
 
 void CheckpointWriter::publish(SavePart& whole) {

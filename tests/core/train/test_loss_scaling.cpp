@@ -192,18 +192,18 @@ TEST_CASE("a scale that is too large falls until gradients fit, and training goe
     return std::vector<double>{row.loss_scale, row.skipped ? 1.0 : 0.0};
   };
   const TrainResult result = train_in_child(s, options);
-  size_t skipped = 0;
+  int skipped = 0;
   for (size_t i = 0; i < result.rows.size(); i += 2) {
-    if (result.rows[i + 1] == 1) {
-      CHECK(i / 2 == skipped);  // the first steps, no others
-      ++skipped;
-    }
-    CHECK(result.rows[i] == std::exp2(40.0 - static_cast<double>(std::min(skipped, i / 2))));
+    CHECK(result.rows[i] == std::exp2(40 - skipped));
+    skipped += result.rows[i + 1] == 1;
+    // The first ones in a row; then it trains, though gradients may grow into an overflow again.
+    if (i / 2 < 19) CHECK(skipped == static_cast<int>(i / 2) + 1);
   }
   // fp16 ends at 65504 and the largest logit gradient is near 1 / nominal tokens = 1 / 24, so that
   // 2^21 is too large at least.
   CHECK(skipped >= 19);
-  CHECK(skipped < 39);
+  CHECK(skipped < 30);
+  CHECK(result.losses.back() < result.losses.front());
 }
 
 TEST_CASE("fp16 learns what fp32 learns; router weights, masters and moments are fp32", "[P101]") {

@@ -17,10 +17,12 @@ struct CheckpointLayout {
   bool async = false;
   int64_t tp = 1, etp = 1;
   bool sequence = false;
+  std::string fsdp = "auto";  ///< sharding strategy; auto: as `zero` says
+  bool offload = false;
 
   std::string name() const {
-    return fmt::format("DP={} EP={} TP={} ETP={} zero={} {}{}", dp, ep, tp, etp, zero, type,
-                       async ? " async" : "");
+    return fmt::format("DP={} EP={} TP={} ETP={} zero={} {} {}{}{}", dp, ep, tp, etp, zero, fsdp,
+                       type, async ? " async" : "", offload ? " offload" : "");
   }
   /// Four experts on 16 sequences a step, fp32, AdamW with clipping, balance bias.
   Scenario scenario() const {
@@ -31,6 +33,8 @@ struct CheckpointLayout {
     s.distributed_config.tensor_parallel_size = tp;
     s.distributed_config.expert_tensor_parallel_size = etp;
     s.distributed_config.sequence_parallel = sequence;
+    s.distributed_config.fsdp.sharding_strategy = fsdp;
+    s.distributed_config.fsdp.cpu_offload = offload;
     s.training_config.global_batch_size = 16;
     s.training_config.micro_batch_size = 1;
     s.training_config.dtype = "fp32";
@@ -52,15 +56,24 @@ inline std::vector<CheckpointLayout> saving_layouts() {
           {2, 2, 1, "sharded", false},
           {1, 4, 0, "full", true},
           {4, 2, 1, "sharded", true},
-          {1, 8, 0, "sharded", false},
-          {16, 1, 1, "full", false},
+          {1, 8, 3, "sharded", false, 1, 1, false, "auto", true},
+          {16, 1, 2, "full", false},
           {1, 2, 1, "sharded", false, 2, 2, true}};
 }
 
 inline std::vector<CheckpointLayout> loading_layouts() {
-  return {{1, 1, 1}, {2, 1, 0},  {1, 2, 1},
-          {2, 2, 0}, {4, 1, 1},  {2, 4, 1},
-          {2, 8, 0}, {1, 16, 1}, {2, 2, 1, "sharded", false, 2, 1}};
+  return {{1, 1, 1},
+          {2, 1, 0},
+          {1, 2, 1},
+          {2, 2, 0},
+          {4, 1, 2},
+          {2, 4, 1},
+          {2, 8, 0},
+          {1, 16, 1},
+          {2, 2, 1, "sharded", false, 2, 1},
+          {4, 2, 3},
+          {2, 2, 0, "full", false, 1, 1, false, "HYBRID_SHARD"},
+          {2, 4, 0, "sharded", false, 1, 1, false, "SHARD_GRAD_OP", true}};
 }
 
 }  // namespace moetwin::test

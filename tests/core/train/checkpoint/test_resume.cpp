@@ -118,6 +118,16 @@ TEST_CASE("resumed with router weights and counts that act late, and an average 
   check_every_step(s);
 }
 
+TEST_CASE("resumed with sizes that no sharding divides: bit-equal", "[P149]") {
+  CheckpointLayout layout{4, 1};
+  layout.zero = 3;
+  Scenario s = layout.scenario();
+  s.model_config.hidden_size = 10;
+  s.model_config.ffn_hidden_size = 7;
+  s.model_config.moe_layer_config.expert_hidden_size = 9;
+  check_every_step(s);
+}
+
 TEST_CASE("resumed with sgd in fp64: bit-equal") {
   Scenario s = CheckpointLayout{2, 1}.scenario();
   s.training_config.dtype = "fp64";

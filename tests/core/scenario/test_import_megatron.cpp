@@ -1,0 +1,232 @@
+// Megatron's arguments as a scenario: launch scripts as users have them, coefficients converted by
+// the definitions of both sides, and a line for everything that has no counterpart.
+
+#include <catch2/catch.hpp>
+
+#include "core/base/error.h"
+#include "core/scenario/import_megatron.h"
+#include "core/scenario/read.h"
+#include "core/scenario/shell_words.h"
+
+using namespace moetwin;
+using Catch::Matchers::Contains;
+
+namespace {
+
+ImportedScenario imported(const std::string& text) {
+  ScenarioDraft draft;
+  import_megatron(text, "run.sh", &draft);
+  return draft.finish("run.sh");
+}
+
+Scenario scenario(const ImportedScenario& result) {
+  INFO(result.problems);
+  REQUIRE(result.problems.empty());
+  return parse_scenario(result.text, "run.json");
+}
+
+std::string joined(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) text += line + "\n";
+  return text;
+}
+
+/// A training in the manner of seed 004's 125M dMoE script: variables in quotes, a default that an
+/// argument could replace, and what is launched with them.
+const char* const kDmoe = R"(#!/bin/bash
+OUT=$1
+STEPS=20000
+if [ -n "${2}" ]; then
+    STEPS=$2;
+fi
+EXPERTS=64
+# Mixture
+MOE="\
+--moe-num-experts=${EXPERTS} \
+--moe-loss-weight=0.1 \
+--moe-top-k=1"
+LAUNCH="--nproc_per_node 8 --nnodes 1 --node_rank 0"
+MODEL="\
+--num-layers 12 \
+--hidden-size 768 \
+--num-attention-heads 12 \
+--seq-length 1024 \
+--max-position-embeddings 1024"
+TRAIN="\
+--micro-batch-size 64 \
+--global-batch-size 512 \
+--train-iters ${STEPS} \
+--lr-decay-iters ${STEPS} \
+--lr 0.0006 \
+--min-lr 0.00006 \
+--lr-decay-style cosine \
+--lr-warmup-fraction 0.01 \
+--clip-grad 1.0 \
+--init-method-std 0.01 \
+--optimizer adafactor"
+DATA="\
+--data-path 1.0 ../a_text 1.0 ../b_text \
+--vocab-file ../gpt2-vocab.json \
+--make-vocab-size-divisible-by 1024 \
+--split 969,30,1"
+COMPUTE="--fp16 --DDP-impl local --moe-expert-model-parallelism --use-flash-attn"
+SAVE="--save-interval 2000 --save ./${OUT}ckpt"
+EVAL="--eval-iters 100 --log-interval 100 --eval-interval 1000"
+
+python -m torch.distributed.launch ${LAUNCH} \
+       megatron/pretrain_gpt.py \
+       ${MOE} ${MODEL} ${TRAIN} ${DATA} ${COMPUTE} ${SAVE} ${EVAL} |& tee ./${OUT}/train.log
+)";
+
+}  // namespace
+
+TEST_CASE("seed 004's script: experts over all ranks, MegaBlocks' coefficients, fp16") {
+  const ImportedScenario result = imported(kDmoe);
+  const Scenario s = scenario(result);
+  const ModelConfig& m = s.model_config;
+  CHECK(m.num_layers == 12);
+  CHECK(m.hidden_size == 768);
+  CHECK(m.num_attention_heads == 12);
+  CHECK(m.sequence_length == 1024);
+  CHECK(m.vocab_size == 51200);  // 50257 up to a multiple of 1024
+  CHECK(m.init_std == 0.01);
+  CHECK(m.dropout == 0.1);  // Megatron's default
+  CHECK(m.activation == "gelu_tanh");
+  const MoeLayerConfig& moe = m.moe_layer_config;
+  CHECK(moe.num_experts == 64);
+  CHECK(moe.top_k == 1);
+  CHECK(moe.aux_loss_factor == 0.1);  // a mean over layers on both sides
+  CHECK_FALSE(moe.capacity_factor);
+  CHECK_FALSE(moe.expert_bias);
+  const DistributedConfig& d = s.distributed_config;
+  CHECK(d.world_size == 8);
+  CHECK(d.expert_parallel_size == 8);
+  CHECK(d.data_parallel_size == 1);
+  const TrainingConfig& t = s.training_config;
+  CHECK(t.steps == 20000);
+  CHECK(t.global_batch_size == 512);
+  CHECK(t.micro_batch_size == 64);
+  CHECK(t.dtype == "fp16");
+  CHECK(t.loss_scaling.initial_scale == 4294967296.0);
+  CHECK(t.loss_scaling.growth_interval_steps == 1000);
+  CHECK(t.loss_scaling.hysteresis == 2);
+  CHECK(t.schedule.kind == "cosine");
+  CHECK(t.schedule.warmup_steps == 200);
+  CHECK(t.schedule.min_ratio == Approx(0.1));
+  CHECK(t.beta2 == 0.999);
+  CHECK(t.validation_sequences == 51200);
+  CHECK(s.data.format == "megatron");
+  CHECK(s.data.files == std::vector<std::string>{"../a_text", "../b_text"});
+  CHECK(s.data.validation_fraction == Approx(0.03));
+  CHECK(s.checkpoint.every_steps == 2000);
+  CHECK(s.checkpoint.directory == "./ckpt");
+  const std::string left = joined(result.left_out);
+  CHECK_THAT(left, Contains("run.sh:4: if [ -n \"${2}\" ]") && Contains("run.sh:5: STEPS=$2"));
+  CHECK_THAT(left, Contains("--optimizer adafactor (legal: adam (AdamW), sgd; adamw stands)"));
+  CHECK_THAT(left, Contains("--use-flash-attn") && Contains("--DDP-impl local") &&
+                       Contains("--node_rank 0") && Contains("--vocab-file ../gpt2-vocab.json"));
+  CHECK_THAT(left, Contains("attention-dropout (0.1 by default"));
+}
+
+TEST_CASE("Megatron-Core's arguments: losses are sums over layers there, means here") {
+  const ImportedScenario result = imported(R"(
+ARGS=(
+  --num-layers 24 --hidden-size 1024 --num-attention-heads 16 --seq-length 2048
+  --group-query-attention --num-query-groups 4 --swiglu --ffn-hidden-size 2816
+  --normalization RMSNorm --position-embedding-type rope --rotary-base 1000000
+  --disable-bias-linear --untie-embeddings-and-output-weights --hidden-dropout 0 --attention-dropout 0
+  --vocab-size 1000
+  --num-experts 32 --moe-router-topk 4 --moe-layer-freq 2 --moe-ffn-hidden-size 512
+  --moe-router-load-balancing-type seq_aux_loss --moe-aux-loss-coeff 1e-2 --moe-z-loss-coeff 1e-3
+  --moe-router-score-function sigmoid --moe-router-topk-scaling-factor 2.5
+  --moe-router-enable-expert-bias --moe-expert-capacity-factor 1.25 --moe-token-drop-policy probs
+  --moe-grouped-gemm --moe-shared-expert-intermediate-size 256
+  --tensor-model-parallel-size 2 --expert-model-parallel-size 8 --expert-tensor-parallel-size 1
+  --pipeline-model-parallel-size 2 --use-distributed-optimizer --overlap-grad-reduce
+  --micro-batch-size 1 --global-batch-size 64 --train-samples 6400 --lr 1e-4 --bf16
+  --lr-decay-style constant --lr-warmup-samples 640 --mock-data --recompute-activations-of-mine 3
+  --recompute-granularity selective --recompute-modules core_attn mlp
+)
+torchrun --nproc-per-node 8 --nnodes 4 pretrain_gpt.py "${ARGS[@]}"
+)");
+  const Scenario s = scenario(result);
+  const ModelConfig& m = s.model_config;
+  const MoeLayerConfig& moe = m.moe_layer_config;
+  CHECK(m.num_key_value_heads == 4);
+  CHECK(m.activation == "swiglu");
+  CHECK(moe.expert_activation == "swiglu");
+  CHECK(m.normalization == "rmsnorm");
+  CHECK(m.position_embedding == "rotary");
+  CHECK(m.rotary_base == 1e6);
+  CHECK_FALSE(m.attention_bias);
+  CHECK_FALSE(moe.expert_bias);
+  CHECK_FALSE(m.tie_embeddings);
+  CHECK(m.vocab_size == 1024);  // 128 x TP 2 = 256 divides it
+  CHECK(moe.moe_every_k_layers == 2);
+  CHECK(moe.expert_hidden_size == 512);
+  CHECK(moe.shared_expert_hidden_size == 256);
+  CHECK(moe.aux_loss_factor == Approx(0.12));  // 12 MoE layers
+  CHECK(moe.aux_loss_scope == "sequence");
+  CHECK(moe.z_loss_factor == Approx(0.012));
+  CHECK(moe.bias_update_rate == 1e-3);
+  CHECK(*moe.capacity_factor == 1.25);
+  CHECK(moe.drop_policy == "probability");
+  CHECK(s.routing.score_function == "sigmoid");
+  CHECK(s.routing.normalize_weights == 1);
+  CHECK(s.routing.weight_scale == 2.5);
+  const DistributedConfig& d = s.distributed_config;
+  CHECK(d.world_size == 32);
+  CHECK(d.tensor_parallel_size == 2);
+  CHECK(d.pipeline_parallel_size == 2);
+  CHECK(d.expert_parallel_size == 8);
+  CHECK(d.expert_tensor_parallel_size == 1);
+  CHECK(d.data_parallel_size == 2);        // 32 / (8 x 1 x 2)
+  CHECK(d.dense_data_parallel_size == 8);  // 32 / (2 x 2)
+  CHECK(d.zero_stage == 1);
+  CHECK(s.training_config.steps == 100);
+  CHECK(s.training_config.schedule.kind == "warmup");
+  CHECK(s.training_config.schedule.warmup_steps == 10);
+  CHECK(s.training_config.dtype == "bf16");
+  CHECK(s.data.format == "synthetic");
+  CHECK(s.training_config.recompute == "selective");
+  CHECK(s.training_config.recompute_modules == std::vector<std::string>{"attention_core"});
+  CHECK_THAT(joined(result.left_out), Contains("--recompute-modules core_attn mlp (legal:"));
+  CHECK_THAT(joined(result.left_out),
+             Contains("--recompute-activations-of-mine 3 (no counterpart)") &&
+                 Contains("--moe-grouped-gemm") && Contains("always one grouped product"));
+  CHECK_THAT(joined(result.notes), Contains("0.01 x 12 MoE layers"));
+}
+
+TEST_CASE("a softmax over the chosen is the chosen's share of the softmax over all") {
+  const std::string base =
+      "x.py --num-layers 2 --hidden-size 64 --num-attention-heads 2 "
+      "--vocab-size 512 --num-experts 8 --moe-router-topk 2 ";
+  CHECK(scenario(imported(base)).routing.normalize_weights == 1);
+  CHECK(scenario(imported(base + "--moe-router-pre-softmax")).routing.normalize_weights == 0);
+}
+
+TEST_CASE("what is no Megatron, or no number, is refused with its place") {
+  CHECK_THROWS_WITH(imported("echo hello\n"), Contains("run.sh") && Contains("--num-layers"));
+  CHECK_THROWS_WITH(imported("x.py --hidden-size 8 \\\n --num-layers `nproc`"),
+                    Contains("run.sh:2: --num-layers") && Contains("no number"));
+}
+
+TEST_CASE("words of a shell script") {
+  const auto words = [](const std::string& text) {
+    std::vector<std::vector<std::string>> all;
+    for (const auto& command : read_shell(text).commands) {
+      all.emplace_back();
+      for (const ShellWord& word : command) all.back().push_back(word.text);
+    }
+    return all;
+  };
+  using Commands = std::vector<std::vector<std::string>>;
+  CHECK(words("a 'b  c' \"d \\\" e\" f\\ g # h\ni; j") ==
+        Commands{{"a", "b  c", "d \" e", "f g"}, {"i"}, {"j"}});
+  CHECK(words("A=1\nB=\"x $A\"\nrun $B \"$B\" '$B' ${C:-7} $C") ==
+        Commands{{"run", "x", "1", "x 1", "$B", "7", "7"}});
+  CHECK(words("L=(a 'b' \\\n c)\nrun \"${L[@]}\" z") == Commands{{"run", "a", "b", "c", "z"}});
+  CHECK(words("run a > log b | tee c\nnext") == Commands{{"run", "a"}, {"next"}});
+  CHECK(words("for i in 1 2; do\n x $i\ndone\nlast") == Commands{{"last"}});
+  CHECK(words("'never ends") == Commands{{"never ends"}});
+}
