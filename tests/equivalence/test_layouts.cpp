@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <map>
 
-#include "tests/equivalence/layouts.h"
+#include "tests/equivalence/sharded_layouts.h"
 #include "tests/support/train_run.h"
 
 using namespace moetwin;
@@ -17,9 +17,10 @@ namespace {
 constexpr int64_t kSteps = 10;
 constexpr size_t kShards = 4;
 
-const std::vector<Layout>& layouts_under_test() {
-  static const std::vector<Layout> layouts = [] {
-    return std::getenv("MOETWIN_ALL_LAYOUTS") ? whole_product() : pairwise_cover();
+const std::vector<ShardedLayout>& layouts_under_test() {
+  static const std::vector<ShardedLayout> layouts = [] {
+    return std::getenv("MOETWIN_ALL_LAYOUTS") ? shard_in_turns(whole_product())
+                                              : shard_cover(pairwise_cover());
   }();
   return layouts;
 }
@@ -32,19 +33,23 @@ void check_replicas(const TrainResult& result) {
 
 void check_shard(size_t shard) {
   std::map<std::string, TrainResult> references;
-  const std::vector<Layout>& layouts = layouts_under_test();
+  const std::vector<ShardedLayout>& layouts = layouts_under_test();
   for (size_t i = 0; i < layouts.size(); ++i) {
-    const Layout& layout = layouts[i];
+    const Layout& layout = layouts[i].layout;
     // Layouts with one reference fall into one shard.
     if (std::hash<std::string>{}(reference_key(layout)) % kShards != shard) continue;
-    INFO(layout.name());
+    INFO(layouts[i].name());
     auto reference = references.find(reference_key(layout));
     if (reference == references.end())
       reference =
           references
               .emplace(reference_key(layout), train_in_child(reference_scenario(layout, kSteps)))
               .first;
-    const TrainResult result = train_in_child(layout_scenario(layout, kSteps));
+    TrainRunOptions options;
+    options.change_profile = [gpus = layouts[i].gpus_per_node()](ClusterProfile& profile) {
+      profile.gpus_per_node = profile.nics_per_node = gpus;
+    };
+    const TrainResult result = train_in_child(layouts[i].scenario(kSteps), options);
     const TrainResult& expected = reference->second;
     const Distance gradients = distance(result.gradients, expected.gradients);
     CAPTURE(gradients.where);
@@ -65,7 +70,7 @@ void check_shard(size_t shard) {
 
 }  // namespace
 
-TEST_CASE("the cover is small") { CHECK(pairwise_cover().size() <= 300); }
+TEST_CASE("the cover is small") { CHECK(shard_cover(pairwise_cover()).size() <= 300); }
 TEST_CASE("layouts train what one rank trains, part 1", "[part1]") { check_shard(0); }
 TEST_CASE("layouts train what one rank trains, part 2", "[part2]") { check_shard(1); }
 TEST_CASE("layouts train what one rank trains, part 3", "[part3]") { check_shard(2); }
