@@ -24,7 +24,7 @@ std::vector<FamilyMember> routing_family() {
   // What does, and what it leaves.
   all.push_back({"routing-oscillation-cured", {"stable"}, sick});
   all.push_back({"gate-lr", {}, {"oscillating", "rotating", "collapsed"}});
-  all.push_back({"expert-init", {}, {"oscillating", "rotating"}});
+  all.push_back({"expert-init", {}, {"oscillating/strong", "rotating"}});
   all.push_back({"top1-vs-top2", {}, {"oscillating", "rotating"}});
   // Around a period of 4 (d + 1) with d = 4, and with ten steps of average besides.
   oscillates("bias-oscillation", 14, 26, 0, 0);
@@ -53,12 +53,17 @@ std::string shortcoming(const FamilyMember& member, int64_t seed) {
   std::string kinds;
   const Json::Value* oscillating = nullptr;
   for (const Json::Value& verdict : diagnosis["verdicts"]) {
-    kinds += (kinds.empty() ? "" : ", ") + verdict["kind"].asString();
+    kinds += (kinds.empty() ? "" : ", ") + verdict["kind"].asString() + "/" +
+             verdict["strength"].asString();
     if (verdict["kind"] == "oscillating") oscillating = &verdict;
   }
-  const auto holds = [&](const std::string& kind) {
+  const auto holds = [&](const std::string& wanted) {
     return std::any_of(diagnosis["verdicts"].begin(), diagnosis["verdicts"].end(),
-                       [&](const Json::Value& verdict) { return verdict["kind"] == kind; });
+                       [&](const Json::Value& verdict) {
+                         const std::string kind = verdict["kind"].asString();
+                         return kind == wanted ||
+                                kind + "/" + verdict["strength"].asString() == wanted;
+                       });
   };
   const std::string who = fmt::format("{}, seed {}: {}", member.name, seed, kinds);
   if (!member.any_of.empty() && std::none_of(member.any_of.begin(), member.any_of.end(), holds))

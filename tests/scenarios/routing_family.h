@@ -11,7 +11,9 @@ namespace moetwin::test {
 
 struct FamilyMember {
   std::string name;
-  std::vector<std::string> any_of;  ///< verdicts of which one must hold; empty: any
+  /// Verdicts of which one must hold (empty: any), and of which none may: "collapsed",
+  /// "oscillating/strong".
+  std::vector<std::string> any_of;
   std::vector<std::string> none_of;
   /// Of the oscillating verdict; 0: not asked.
   double shortest_period = 0, longest_period = 0;
