@@ -1,6 +1,7 @@
 #include "tests/conformance/fixture.h"
 
 #include <catch2/catch.hpp>
+#include <cstdlib>
 #include <fstream>
 
 namespace moetwin::conformance {
@@ -21,7 +22,9 @@ Shape Fixture::shape(const char* name) const {
 }
 
 Fixture fixture(const char* name) {
-  std::ifstream file(MOETWIN_FIXTURES "/pytorch.json");
+  // A program that is carried to another machine is told where they are there.
+  const char* folder = std::getenv("MOETWIN_FIXTURES");
+  std::ifstream file(std::string(folder ? folder : MOETWIN_FIXTURES) + "/pytorch.json");
   REQUIRE(file.good());
   Json::Value root;
   file >> root;
