@@ -79,6 +79,8 @@ void add_throughput(const Report& r, Json::Value& json) {
   t["tokens_per_second"] = number(r.tokens_per_second);
   t["samples_per_second"] = number(r.samples_per_second);
   t["step_seconds_median"] = number(r.step_seconds_median);
+  t["step_seconds_p5"] = number(r.step_seconds_p5);
+  t["step_seconds_p95"] = number(r.step_seconds_p95);
   t["mfu"] = number(r.mfu);
   t["hfu"] = number(r.hfu);
   t["steps_measured"] = Json::Int64(r.steps_measured);

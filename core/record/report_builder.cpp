@@ -106,6 +106,7 @@ void ReportBuilder::build_throughput(Report& report, double peak, double hardwar
   report.steps_measured = sums.steps;
   report.mfu = report.hfu = kUnknown;
   report.tokens_per_second = report.samples_per_second = report.step_seconds_median = kUnknown;
+  report.step_seconds_p5 = report.step_seconds_p95 = kUnknown;
   if (sums.steps == 0) return;
   const auto steps = static_cast<double>(sums.steps);
   report.tokens_per_second = sums.tokens / sums.seconds;
@@ -131,6 +132,8 @@ void ReportBuilder::build_throughput(Report& report, double peak, double hardwar
                    [](const Measured* a, const Measured* b) { return a->seconds < b->seconds; });
   const Measured& median = *order[(order.size() - 1) / 2];
   report.step_seconds_median = median.seconds;
+  report.step_seconds_p5 = order[(order.size() - 1) * 5 / 100]->seconds;
+  report.step_seconds_p95 = order[(order.size() - 1) * 95 / 100]->seconds;
   report.median_step = median.step;
   report.parts = median.parts;
   report.parts_per_rank = median.by_rank;
