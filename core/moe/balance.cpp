@@ -101,6 +101,12 @@ void BalanceState::check_records(int64_t micro_batches) const {
                       layers_[i], records_[i], micro_batches));
 }
 
+int64_t BalanceState::index_of(int64_t layer) const {
+  const auto found = std::lower_bound(layers_.begin(), layers_.end(), layer);
+  require(found != layers_.end() && *found == layer, "a MoE layer of this rank");
+  return found - layers_.begin();
+}
+
 Tensor BalanceState::bias(int64_t moe_layer) const {
   if (!bias_.defined()) return {};
   return bias_.slice(moe_layer * config_.num_experts, {config_.num_experts});

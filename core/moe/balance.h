@@ -22,9 +22,9 @@ struct RoutingState {
 /// One per rank; shared by the routers of all MoE layers of that rank.
 class BalanceState {
  public:
-  /// `layers`: model layer number of each MoE layer, for messages. `losses` real [L (4 + E)]: kept
-  /// by the trainer beside the other figures of a step. `data_parallel`: group over which counts
-  /// are summed, on the compute stream; null when it has one member.
+  /// `layers`: model layer number of each MoE layer of this rank, ascending. `losses` real [L (4 +
+  /// E)]: kept by the trainer beside the other figures of a step. `data_parallel`: group over which
+  /// counts are summed, on the compute stream; null when it has one member.
   BalanceState(Context& context, const ModelConfig& model, std::vector<int64_t> layers,
                const Tensor& losses, Communicator* data_parallel);
 
@@ -68,6 +68,8 @@ class BalanceState {
   bool global_scope() const { return config_.aux_loss_scope == "global_batch"; }
   int64_t layers() const { return static_cast<int64_t>(layers_.size()); }
   int64_t layer_number(int64_t moe_layer) const { return layers_[static_cast<size_t>(moe_layer)]; }
+  /// Place of model layer `layer` among this rank's MoE layers: `moe_layer` of the calls above.
+  int64_t index_of(int64_t layer) const;
 
  private:
   MoeLayerConfig config_;

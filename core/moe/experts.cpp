@@ -100,8 +100,8 @@ Tensor GroupedExperts::backward(Context& context, const ExpertsSaved& saved, con
   transposed.transpose_b = true;
   Tensor d_hidden = context.activation({n, width_}, "expert hidden gradient");
   context.launch(grouped_gemm(dy, w2_->value, {}, d_hidden, {}, transposed, rows));
-  context.launch(grouped_gemm_weight_grad(hidden, dy, w2_->gradient, rows));
-  if (b2_) context.launch(grouped_bias_grad(dy, b2_->gradient, rows));
+  context.launch_parameter_gradient(grouped_gemm_weight_grad(hidden, dy, w2_->gradient, rows));
+  if (b2_) context.launch_parameter_gradient(grouped_bias_grad(dy, b2_->gradient, rows));
   Tensor d_pre = d_hidden;
   if (activation_ == "swiglu") {
     d_pre = context.activation({n, up_width_}, "expert gradient before activation");
@@ -111,8 +111,8 @@ Tensor GroupedExperts::backward(Context& context, const ExpertsSaved& saved, con
     attr.tanh_form = activation_ == "gelu_tanh";
     context.launch(gelu_backward(saved.pre, d_hidden, d_pre, attr));
   }
-  context.launch(grouped_gemm_weight_grad(saved.x, d_pre, w1_->gradient, rows));
-  if (b1_) context.launch(grouped_bias_grad(d_pre, b1_->gradient, rows));
+  context.launch_parameter_gradient(grouped_gemm_weight_grad(saved.x, d_pre, w1_->gradient, rows));
+  if (b1_) context.launch_parameter_gradient(grouped_bias_grad(d_pre, b1_->gradient, rows));
   Tensor dx = context.activation({n, hidden_}, "expert input gradient");
   context.launch(grouped_gemm(d_pre, w1_->value, {}, dx, {}, transposed, rows));
   return dx;

@@ -146,7 +146,7 @@ void LearnedRouter::backward(Context& context, const MicroBatch& batch, const Ro
   GemmAttr weight;
   weight.transpose_a = true;
   weight.accumulate = true;
-  context.launch(gemm(r.input, d_logits, {}, weight_->gradient, {}, weight));
+  context.launch_parameter_gradient(gemm(r.input, d_logits, {}, weight_->gradient, {}, weight));
   Tensor d_input = make(r.input.shape, "router input gradient");
   GemmAttr input;
   input.transpose_b = true;

@@ -52,7 +52,7 @@ struct RouterSetup {
   const RoutingConfig& routing;
   std::string name;       ///< global name of the layer
   int64_t layer = 0;      ///< of the model
-  int64_t moe_layer = 0;  ///< among the MoE layers
+  int64_t moe_layer = 0;  ///< among the MoE layers of this rank
   int64_t block = 0;
   int64_t source_rank = 0, source_ranks = 1;  ///< for scripted counts: dense-DP coordinate and size
   int64_t expert_columns = 1;                 ///< EP columns over which experts are spread

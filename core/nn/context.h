@@ -27,9 +27,19 @@ struct Context {
   Phase phase = Phase::other;
   int64_t host_syncs = 0;      ///< reads so far
   UnitHooks* units = nullptr;  ///< null where every rank keeps its parameters whole
+  /// Where a backward that leaves the gradients of parameters for later (zero bubble) puts their
+  /// launches; null: they are launched at once.
+  std::vector<OpCall>* later = nullptr;
 
   DType real() const { return real_dtype(dtype); }
   void launch(const OpCall& call) { device.launch(call, streams.compute); }
+  /// For what adds to gradients of parameters alone; its operands must not be changed afterwards.
+  void launch_parameter_gradient(const OpCall& call) {
+    if (later)
+      later->push_back(call);
+    else
+      launch(call);
+  }
   Tensor activation(const Shape& shape, const char* name) {
     return memory.allocate(shape, dtype, MemoryClass::activations, name);
   }

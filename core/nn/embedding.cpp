@@ -21,7 +21,8 @@ VocabPartAttr part_of(int64_t v, const TensorParallel& tp) {
 
 /// A [rows,H] table, or this rank's ceil(rows / TP) rows of one that is split.
 Parameter& add_table(ParameterSet& parameters, const std::string& name, int64_t rows,
-                     int64_t hidden, double init_std, int64_t block, const TensorParallel& tp) {
+                     int64_t hidden, double init_std, int64_t block, const TensorParallel& tp,
+                     bool shared = false) {
   const VocabPartAttr part = part_of(rows, tp);
   Parameter p;
   p.name = name;
@@ -33,12 +34,13 @@ Parameter& add_table(ParameterSet& parameters, const std::string& name, int64_t 
   p.offset = {0, part.first, 0};
   p.local = {1, part.classes, hidden};
   p.init_std = init_std;
+  if (shared) p.pipeline = AxisUse::summed;
   return parameters.add(std::move(p));
 }
 }  // namespace
 
 Embedding::Embedding(ParameterSet& parameters, const ModelConfig& model, int64_t block,
-                     const TensorParallel& tp)
+                     const TensorParallel& tp, bool shared)
     : tp_(tp), hidden_(model.hidden_size) {
   attr_.sequence_length = model.sequence_length;
   // What is added to a row is added once, to the sum over the parts.
@@ -46,7 +48,7 @@ Embedding::Embedding(ParameterSet& parameters, const ModelConfig& model, int64_t
   attr_.first_row = part_of(model.vocab_size, tp).first;
   attr_.vocabulary = model.vocab_size;
   table_ = &add_table(parameters, "embedding.table", model.vocab_size, hidden_, model.init_std,
-                      block, tp);
+                      block, tp, shared);
   // Whole on every rank, which all see the gradient of all tokens.
   if (model.position_embedding == "learned")
     positions_ = &add_table(parameters, "embedding.positions", model.sequence_length, hidden_,
@@ -63,8 +65,9 @@ Tensor Embedding::forward(Context& context, const Tensor& ids) const {
 }
 
 void Embedding::backward(Context& context, const Tensor& ids, const Tensor& d_out) const {
-  context.launch(embed_backward(ids, tp_.enter(context, d_out), table_->gradient,
-                                positions_ ? positions_->gradient : Tensor{}, attr_));
+  context.launch_parameter_gradient(embed_backward(ids, tp_.enter(context, d_out), table_->gradient,
+                                                   positions_ ? positions_->gradient : Tensor{},
+                                                   attr_));
 }
 
 Head::Head(ParameterSet& parameters, const ModelConfig& model, Parameter* tied, int64_t block,
@@ -73,8 +76,9 @@ Head::Head(ParameterSet& parameters, const ModelConfig& model, Parameter* tied, 
       norm_(parameters, model, "head.norm", block, tp.between()),
       part_(part_of(model.vocab_size, tp)),
       table_(tied ? tied
-                  : &add_table(parameters, "head.table", model.vocab_size, model.hidden_size,
-                               model.init_std, block, tp)) {}
+                  : &add_table(parameters, model.tie_embeddings ? "embedding.table" : "head.table",
+                               model.vocab_size, model.hidden_size, model.init_std, block, tp,
+                               model.tie_embeddings)) {}
 
 void Head::forward(Context& context, const MicroBatch& batch, const Tensor& x,
                    const Tensor& targets, const Tensor& sums, Saved& saved) const {
@@ -121,7 +125,7 @@ Tensor Head::backward(Context& context, Saved& saved) const {
   GemmAttr weight;
   weight.transpose_a = true;
   weight.accumulate = true;
-  context.launch(gemm(saved.d_logits, all, {}, table_->gradient, {}, weight));
+  context.launch_parameter_gradient(gemm(saved.d_logits, all, {}, table_->gradient, {}, weight));
   saved.d_logits = {};
   return norm_.backward(context, saved.norm, tp_.leave(context, d_normed));
 }

@@ -13,8 +13,9 @@ namespace moetwin {
 class Embedding {
  public:
   Embedding() = default;
+  /// `shared`: with the head of another pipeline stage, which holds a copy of the table.
   Embedding(ParameterSet& parameters, const ModelConfig& model, int64_t block,
-            const TensorParallel& tp = {});
+            const TensorParallel& tp = {}, bool shared = false);
   /// ids i32 [T] -> [T,H], or this rank's slice of it.
   Tensor forward(Context& context, const Tensor& ids) const;
   void backward(Context& context, const Tensor& ids, const Tensor& d_out) const;
@@ -37,7 +38,8 @@ class Head {
     Tensor d_logits;  ///< gradient of the loss after forward with a backward to come
   };
   Head() = default;
-  /// `tied`: the embedding's table, or null for a matrix of its own.
+  /// `tied`: the embedding's table where it is on this rank; null: a matrix of its own, or with
+  /// tied embeddings a copy of the table of the first stage.
   Head(ParameterSet& parameters, const ModelConfig& model, Parameter* tied, int64_t block,
        const TensorParallel& tp = {});
   /// Adds {sum of losses, valid tokens} to sums real [2], on the lowest rank of a TP group; targets

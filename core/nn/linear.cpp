@@ -75,8 +75,8 @@ Tensor Linear::backward(Context& context, const Tensor& x, const Tensor& dy) con
   GemmAttr weight;
   weight.transpose_a = true;
   weight.accumulate = true;
-  context.launch(gemm(x, dy, {}, weight_->gradient, {}, weight));
-  if (bias_) context.launch(bias_grad(dy, bias_->gradient));
+  context.launch_parameter_gradient(gemm(x, dy, {}, weight_->gradient, {}, weight));
+  if (bias_) context.launch_parameter_gradient(bias_grad(dy, bias_->gradient));
   return dx;
 }
 

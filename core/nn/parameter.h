@@ -39,6 +39,8 @@ struct Parameter {
   AxisUse data = AxisUse::summed;     ///< ddp or edp
   AxisUse tensor = AxisUse::same;     ///< tp or etp
   AxisUse expert = AxisUse::sharded;  ///< ep; expert grid only
+  /// pp: `summed` for tied embeddings on the first and the last stage, which both add gradients.
+  AxisUse pipeline = AxisUse::sharded;
   int64_t block = 0;  ///< order of the backward: gradients of a higher block are ready earlier
   bool one_dimensional = false;  ///< bias or norm: no weight decay unless asked for
   Shape shape;                   ///< local

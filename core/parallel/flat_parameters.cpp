@@ -281,20 +281,23 @@ void FlatGroup::initialise(Context& context) {
 std::vector<FlatGroup> make_flat_groups(Context& context, ParameterSet& parameters,
                                         const Grid& grid, const DistributedConfig& config,
                                         bool momentum) {
-  std::map<std::tuple<GroupKind, DType, bool>, std::vector<Parameter*>> sorted;
+  // Tied embeddings apart, so that both stages cut them alike.
+  std::map<std::tuple<GroupKind, DType, bool, bool>, std::vector<Parameter*>> sorted;
   for (Parameter& p : parameters.all()) {
     const DType dtype = p.kind == ParameterKind::router ? context.real() : context.dtype;
-    sorted[{p.reduction_group(), dtype, p.copied()}].push_back(&p);
+    sorted[{p.reduction_group(), dtype, p.copied(), p.pipeline == AxisUse::summed}].push_back(&p);
   }
   const DeviceProperties& device = context.device.properties();
   const bool lowest = grid.coordinates(device.rank).tp == 0;
   const Sharding& sharding = sharding_of(config);
   std::vector<FlatGroup> groups;
   for (auto& [key, members] : sorted) {
-    const auto [reduction, dtype, copied] = key;
+    const auto [reduction, dtype, copied, tied] = key;
     const ShardGroups among = shard_groups(grid.group(reduction, device.rank), device.rank,
                                            sharding.inside_node ? device.gpus_per_node : 0);
-    const bool owner = among.copies.index_of(device.rank) == 0 && (!copied || lowest);
+    // Of tied embeddings the first stage is the owner.
+    const bool owner = among.copies.index_of(device.rank) == 0 && (!copied || lowest) &&
+                       !(tied && grid.coordinates(device.rank).pp > 0);
     groups.emplace_back(context, std::move(members), dtype, reduction, among.shard.size(),
                         among.shard.index_of(device.rank), owner, sharding.shard,
                         config.fsdp.cpu_offload, config.comm_optimization.gradient_bucket_bytes,

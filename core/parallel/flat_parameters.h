@@ -83,6 +83,8 @@ class FlatGroup {
   /// Whether this rank adds its part of the gradients to the global norm: the lowest coordinate on
   /// every replicating axis.
   bool counts_in_norm() const { return owner_ && (sharded() || rank_ == 0); }
+  /// Tied embeddings, which two stages hold in equal layout: gradients are summed over both.
+  bool tied() const { return places_.front().parameter->pipeline == AxisUse::summed; }
 
   /// Elements [begin, begin + count): anywhere in a bucket, or in this rank's part of one where
   /// everything is sharded.

@@ -44,7 +44,20 @@ void GradientReducer::finish(Context& context) {
     while (next_[g] < buckets.size()) reduce(context, groups_[g], buckets[next_[g]++]);
     next_[g] = 0;
   }
+  if (communicators_.embedding) sum_tied(context);
   context.order(context.streams.reduction, context.streams.compute);
+}
+
+void GradientReducer::sum_tied(Context& context) {
+  context.order(context.streams.compute, context.streams.reduction);
+  for (const FlatGroup& group : groups_) {
+    if (!group.tied()) continue;
+    for (const FlatBucket& bucket : group.buckets()) {
+      const Tensor own = group.gradient(group.own_begin(bucket), group.own_count(bucket));
+      communicators_.embedding->all_reduce(own, own, ReduceOp::sum, context.streams.reduction,
+                                           "tied embedding gradients");
+    }
+  }
 }
 
 void GradientReducer::gather_parameters(Context& context) {

@@ -26,6 +26,8 @@ class GradientReducer {
 
  private:
   void reduce(Context& context, FlatGroup& group, const FlatBucket& bucket);
+  /// Over the first and the last stage, after the reduction inside each.
+  void sum_tied(Context& context);
   std::vector<FlatGroup>& groups_;
   const Communicators& communicators_;
   bool overlap_;

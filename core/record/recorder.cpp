@@ -117,7 +117,7 @@ void Recorder::add(RankStep step) {
   part.in = true;
   // Outside of the lock: most of the work. The profile is not kept: its names may belong to a
   // machine that ends before the other ranks are in.
-  part.parts = step_parts(step.profile, step.start, step.end);
+  part.parts = step_parts(step.profile, step.start, step.end, grid_.pp() > 1);
   int32_t streams = 0;
   if (files_ && in_timeline(scenario_, step.step) && step.rank < kTimelineRanks) {
     part.timeline = timeline_events(step.rank, step.step, step.profile);

@@ -23,9 +23,11 @@ struct Begin {
   bool between_stages;
 };
 
-bool between_stages(const Interval& interval) {
-  return interval.activity == Activity::other_communication &&
-         std::strncmp(interval.group, "pp", 2) == 0;
+bool between_stages(const Interval& interval, bool pipeline) {
+  if (interval.activity != Activity::other_communication) return false;
+  if (std::strncmp(interval.group, "pp", 2) == 0) return true;
+  return pipeline && (std::strcmp(interval.group, "world") == 0 ||
+                      std::strcmp(interval.group, "embedding") == 0);
 }
 
 /// What is running at an instant.
@@ -93,7 +95,7 @@ void StepParts::fit(double step_seconds) {
   }
 }
 
-StepParts step_parts(const Profile& profile, double start, double end) {
+StepParts step_parts(const Profile& profile, double start, double end, bool pipeline) {
   std::vector<Edge> edges;
   std::vector<Begin> begins;
   edges.reserve(2 * profile.intervals.size());
@@ -104,7 +106,7 @@ StepParts step_parts(const Profile& profile, double start, double end) {
     const int phase = static_cast<int>(interval.phase);
     edges.push_back({from, +1, activity, phase});
     edges.push_back({to, -1, activity, phase});
-    if (interval.stream >= 0) begins.push_back({from, between_stages(interval)});
+    if (interval.stream >= 0) begins.push_back({from, between_stages(interval, pipeline)});
   }
   std::sort(edges.begin(), edges.end(),
             [](const Edge& a, const Edge& b) { return a.time < b.time; });

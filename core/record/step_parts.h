@@ -41,8 +41,9 @@ struct StepParts {
 };
 
 /// The parts of [start, end]. An instant that no work covers is `bubble` when the next device work
-/// to begin is a send or receive between stages, else host or data where the host thread was busy,
-/// else idle.
-StepParts step_parts(const Profile& profile, double start, double end);
+/// to begin is between stages, else host or data where the host thread was busy, else idle. Between
+/// stages are sends and receives and, with a `pipeline`, what all stages do together once each is
+/// through (gradients of tied embeddings, the norm).
+StepParts step_parts(const Profile& profile, double start, double end, bool pipeline = false);
 
 }  // namespace moetwin

@@ -24,6 +24,22 @@ void add_distributed_keys(KeyList& list) {
       "Norms, dropout and residuals on slices of the tokens over the TP ranks; nothing at TP 1.");
   list.key(MOETWIN_KEY(distributed_config.pipeline_parallel_size), "Pipeline stages (PP).")
       .between(1, kMostRanks);
+  list.key(MOETWIN_KEY(distributed_config.pipeline_schedule),
+           "Order of forwards and backwards on a stage; see docs/pipeline.md.")
+      .one_of({"gpipe", "1f1b", "interleaved_1f1b", "zb_h1"});
+  list.key(MOETWIN_KEY(distributed_config.virtual_pipeline_size),
+           "Chunks of layers on each stage, with pipeline_schedule interleaved_1f1b.")
+      .between(1, kMostRanks);
+  list.key(MOETWIN_KEY(distributed_config.layers_per_stage),
+           "Layers of each stage (of each virtual stage, in the order data flows); empty: equally "
+           "many.")
+      .at_least(0);
+  list.key(MOETWIN_KEY(distributed_config.num_layers_in_first_pipeline_stage),
+           "Layers of the first stage, where it has fewer or more than the others; 0: equal.")
+      .at_least(0);
+  list.key(MOETWIN_KEY(distributed_config.num_layers_in_last_pipeline_stage),
+           "Layers of the last stage, where it has fewer or more than the others; 0: equal.")
+      .at_least(0);
   list.key(MOETWIN_KEY(distributed_config.context_parallel_size),
            "Ranks over which a sequence is split (CP); only 1 in this version.")
       .between(1, kMostRanks);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/scenario/sharding.h"
+#include "core/scenario/stages.h"
 
 namespace moetwin {
 namespace {
@@ -17,12 +18,9 @@ int64_t ffn_parameters(int64_t hidden, int64_t width, bool gated, bool bias,
   return n;
 }
 
-struct LayerRange {
-  int64_t first, count;
-};
-
-ParameterCount count(const Scenario& s, const ParallelSizes& sizes, LayerRange layers,
-                     bool has_embedding, bool has_head, int64_t local_experts, int64_t hidden_row) {
+ParameterCount count(const Scenario& s, const ParallelSizes& sizes,
+                     const std::vector<LayerRange>& ranges, bool has_embedding, bool has_head,
+                     int64_t local_experts, int64_t hidden_row) {
   const ModelConfig& m = s.model_config;
   const MoeLayerConfig& moe = m.moe_layer_config;
   const int64_t h = m.hidden_size, tp = sizes.tp, hd = m.dim_per_head();
@@ -30,7 +28,10 @@ ParameterCount count(const Scenario& s, const ParallelSizes& sizes, LayerRange l
   const int64_t norm = m.normalization == "rmsnorm" ? h : 2 * h;
   const int64_t table = (m.vocab_size + tp - 1) / tp * h;
   ParameterCount n;
-  for (int64_t i = layers.first; i < layers.first + layers.count; ++i) {
+  std::vector<int64_t> layers;
+  for (const LayerRange& range : ranges)
+    for (int64_t i = range.first; i < range.end(); ++i) layers.push_back(i);
+  for (const int64_t i : layers) {
     const int64_t packed = (heads + 2 * kv) * hd;
     n.attention += h * packed + heads * hd * h;
     if (m.attention_bias) n.attention += packed + h;
@@ -79,20 +80,21 @@ StateBytes state_bytes(const Scenario& s, const BytesPerParameter& each, int64_t
 }  // namespace
 
 ParameterCount model_parameters(const Scenario& s) {
-  return count(s, ParallelSizes{}, {0, s.model_config.num_layers}, true, true,
+  return count(s, ParallelSizes{}, {{0, s.model_config.num_layers}}, true, true,
                s.model_config.moe_layer_config.num_experts, 0);
 }
 
 ParameterCount active_parameters(const Scenario& s) {
-  return count(s, ParallelSizes{}, {0, s.model_config.num_layers}, true, true,
+  return count(s, ParallelSizes{}, {{0, s.model_config.num_layers}}, true, true,
                s.model_config.moe_layer_config.top_k, 0);
 }
 
 ParameterCount rank_parameters(const Scenario& s, const ParallelSizes& sizes, int64_t stage,
                                int64_t hidden_row) {
-  const int64_t layers = s.model_config.num_layers / sizes.pp;
-  return count(s, sizes, {stage * layers, layers}, stage == 0, stage == sizes.pp - 1,
-               sizes.local_experts, hidden_row);
+  DistributedConfig config = s.distributed_config;
+  config.pipeline_parallel_size = sizes.pp;
+  return count(s, sizes, rank_layers(s.model_config, config, stage), stage == 0,
+               stage == sizes.pp - 1, sizes.local_experts, hidden_row);
 }
 
 BytesPerParameter bytes_per_parameter(const TrainingConfig& training) {

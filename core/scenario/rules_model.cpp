@@ -50,16 +50,6 @@ std::string rotary_fault(const Scenario& s, const Problems&) {
                                m.num_attention_heads));
 }
 
-std::string stages_fault(const Scenario& s, const Problems&) {
-  const int64_t layers = s.model_config.num_layers;
-  const int64_t pp = s.distributed_config.pipeline_parallel_size;
-  if (layers % pp == 0) return "";
-  return fmt::format(
-      "num_layers {} does not divide over pipeline_parallel_size {} (rest {}); legal "
-      "pipeline_parallel_size: {}",
-      layers, pp, layers % pp, divisors_text(layers));
-}
-
 std::string tensor_fault(const Scenario& s, const Problems&) {
   const ModelConfig& m = s.model_config;
   const DistributedConfig& d = s.distributed_config;
@@ -142,10 +132,6 @@ void add_model_rules(std::vector<Rule>& rules) {
                    "an offset of the embedding needs a norm that keeps means",
                    true,
                    idle_offset});
-  rules.push_back({{kDistributed + "pipeline_parallel_size", kModel + "num_layers"},
-                   "pipeline_parallel_size divides num_layers",
-                   false,
-                   stages_fault});
   rules.push_back({{kDistributed + "tensor_parallel_size", heads, kv, kModel + "ffn_hidden_size",
                     kMoe + "shared_expert_hidden_size"},
                    "tensor_parallel_size divides the heads and the widths of dense FFN and shared "

@@ -119,8 +119,17 @@ struct DistributedConfig {
   int64_t context_parallel_size = 1;        ///< only 1 in this version
   int64_t expert_tensor_parallel_size = 0;  ///< 0: equal to tensor_parallel_size
   bool parallel_folding = false;
-  int64_t dense_data_parallel_size = 0;  ///< only with parallel_folding; 0: from the other sizes
-  int64_t zero_stage = 0;                ///< 0 to 3: ZeRO's words for fsdp.sharding_strategy
+  int64_t dense_data_parallel_size = 0;    ///< only with parallel_folding; 0: from the other sizes
+  std::string pipeline_schedule = "1f1b";  ///< gpipe | 1f1b | interleaved_1f1b | zb_h1
+  /// Chunks of layers a rank holds (interleaved_1f1b): stage g of PP * this many runs on rank g %
+  /// PP.
+  int64_t virtual_pipeline_size = 1;
+  /// Layers of each (virtual) stage in the order data flows; empty: equally many, but for the two
+  /// below.
+  std::vector<int64_t> layers_per_stage;
+  int64_t num_layers_in_first_pipeline_stage = 0;  ///< 0: as many as the others
+  int64_t num_layers_in_last_pipeline_stage = 0;   ///< 0: as many as the others
+  int64_t zero_stage = 0;  ///< 0 to 3: ZeRO's words for fsdp.sharding_strategy
   FsdpConfig fsdp;
   CommOptimization comm_optimization;
   std::string distributed_backend = "nccl";  ///< collective library used or modelled

@@ -2,35 +2,38 @@
 
 namespace moetwin {
 
-std::vector<int64_t> Model::moe_layers(const ModelConfig& model) {
-  std::vector<int64_t> layers;
-  for (int64_t i = 0; i < model.num_layers; ++i)
-    if (model.is_moe_layer(i)) layers.push_back(i);
-  return layers;
-}
-
-Model::Model(ParameterSet& parameters, const LayerSetup& setup)
-    : tied_(setup.scenario.model_config.tie_embeddings), tp_(setup.tp) {
+ModelChunk::ModelChunk(ParameterSet& parameters, const LayerSetup& setup, LayerRange range,
+                       bool first, bool last)
+    : range_(range),
+      tied_(first && last && setup.scenario.model_config.tie_embeddings),
+      tp_(setup.tp) {
   const ModelConfig& model = setup.scenario.model_config;
-  embedding_ = Embedding(parameters, model, 0, tp_);
-  embedding_dropout_ = Dropout(model.dropout, model.num_layers, DropoutSite::embedding);
-  layers_.reserve(static_cast<size_t>(model.num_layers));
-  for (int64_t i = 0; i < model.num_layers; ++i) layers_.emplace_back(parameters, setup, i);
-  head_ = Head(parameters, model, model.tie_embeddings ? &embedding_.table() : nullptr,
-               model.num_layers + 1, tp_);
+  const bool shared = model.tie_embeddings && !(first && last);
+  if (first) {
+    embedding_.emplace(parameters, model, 0, tp_, shared);
+    embedding_dropout_ = Dropout(model.dropout, model.num_layers, DropoutSite::embedding);
+  }
+  layers_.reserve(static_cast<size_t>(range.count));
+  for (int64_t i = range.first; i < range.end(); ++i) layers_.emplace_back(parameters, setup, i);
+  if (last)
+    head_.emplace(parameters, model, first && model.tie_embeddings ? &embedding_->table() : nullptr,
+                  model.num_layers + 1, tp_);
 }
 
-void Model::forward(Context& context, const MicroBatch& batch, const Tensor& ids,
-                    const Tensor& targets, const Tensor& sums, Saved& saved) {
-  saved.ids = ids;
+Tensor ModelChunk::forward(Context& context, const MicroBatch& batch, const ChunkInput& input,
+                           const Tensor& sums, Saved& saved) {
+  saved.ids = input.ids;
   saved.layers.resize(layers_.size());
-  const int64_t head = static_cast<int64_t>(layers_.size()) + 1;
-  context.before_forward(0);
-  Tensor x = embedding_.forward(context, ids);
-  if (!tied_) context.after_forward(0, batch.backward);
-  embedding_dropout_.apply(context, batch, tp_.first_of(x, batch.tokens()), x);
+  const int64_t head = range_.end() + 1;
+  Tensor x = input.hidden;
+  if (embedding_) {
+    context.before_forward(0);
+    x = embedding_->forward(context, input.ids);
+    if (!tied_) context.after_forward(0, batch.backward);
+    embedding_dropout_.apply(context, batch, tp_.first_of(x, batch.tokens()), x);
+  }
   for (size_t i = 0; i < layers_.size(); ++i) {
-    const int64_t block = static_cast<int64_t>(i) + 1;
+    const int64_t block = range_.first + static_cast<int64_t>(i) + 1;
     context.before_forward(block);
     x = layers_[i].forward(context, batch, x, saved.layers[i]);
     context.after_forward(block, batch.backward);
@@ -41,34 +44,53 @@ void Model::forward(Context& context, const MicroBatch& batch, const Tensor& ids
       saved.layers[i].moe.dispatch.counts = std::move(counts);
     }
   }
+  if (!head_) return x;
   context.before_forward(head);
-  if (sums.defined()) head_.forward(context, batch, x, targets, sums, saved.head);
+  if (sums.defined()) head_->forward(context, batch, x, input.targets, sums, saved.head);
   context.after_forward(head, batch.backward);
   if (tied_) context.after_forward(0, batch.backward);
+  return {};
 }
 
-void Model::backward(Context& context, const MicroBatch& batch, Saved& saved,
-                     const std::function<void(int64_t)>& block_done) {
-  const int64_t head = static_cast<int64_t>(layers_.size()) + 1;
+Tensor ModelChunk::backward(Context& context, const MicroBatch& batch, Tensor dy, Saved& saved,
+                            const std::function<void(int64_t)>& block_done) {
   const auto done = [&](int64_t block) {
     context.after_backward(block);
     block_done(block);
   };
-  if (tied_) context.before_backward(0);
-  context.before_backward(head);
-  Tensor dx = head_.backward(context, saved.head);
-  done(head);
+  if (head_) {
+    const int64_t head = range_.end() + 1;
+    if (tied_) context.before_backward(0);
+    context.before_backward(head);
+    dy = head_->backward(context, saved.head);
+    done(head);
+  }
   for (size_t i = layers_.size(); i-- > 0;) {
-    const int64_t block = static_cast<int64_t>(i) + 1;
+    const int64_t block = range_.first + static_cast<int64_t>(i) + 1;
     context.before_backward(block);
-    dx = layers_[i].backward(context, batch, dx, saved.layers[i]);
+    dy = layers_[i].backward(context, batch, dy, saved.layers[i]);
     saved.layers[i] = {};
     done(block);
   }
+  if (!embedding_) return dy;
   context.before_backward(0, false);
-  embedding_dropout_.apply(context, batch, tp_.first_of(dx, batch.tokens()), dx);
-  embedding_.backward(context, saved.ids, dx);
+  embedding_dropout_.apply(context, batch, tp_.first_of(dy, batch.tokens()), dy);
+  embedding_->backward(context, saved.ids, dy);
   done(0);
+  return {};
+}
+
+Model::Model(ParameterSet& parameters, const LayerSetup& setup) {
+  const DistributedConfig& distributed = setup.scenario.distributed_config;
+  const std::vector<LayerRange> ranges =
+      rank_layers(setup.scenario.model_config, distributed, setup.at.pp);
+  chunks_.reserve(ranges.size());
+  for (size_t chunk = 0; chunk < ranges.size(); ++chunk) {
+    const int64_t stage =
+        static_cast<int64_t>(chunk) * distributed.pipeline_parallel_size + setup.at.pp;
+    chunks_.emplace_back(parameters, setup, ranges[chunk], stage == 0,
+                         stage + 1 == virtual_stages(distributed));
+  }
 }
 
 }  // namespace moetwin

@@ -12,10 +12,6 @@ void check_supported(const Scenario& s) {
     problems += fmt::format("{}{}: {}: not built yet in the trainer; legal here: {}",
                             problems.empty() ? "" : "\n", key, value, legal);
   };
-  const DistributedConfig& d = s.distributed_config;
-  if (d.pipeline_parallel_size > 1)
-    refuse("distributed_config.pipeline_parallel_size", std::to_string(d.pipeline_parallel_size),
-           "1");
   if (s.cluster.fidelity == "representative")
     refuse("cluster.fidelity", "representative", "fluid, flow");
   if (!problems.empty()) throw Error(ErrorClass::configuration, problems);

@@ -16,13 +16,15 @@
 #include "core/record/run_sink.h"
 #include "core/scenario/scenario.h"
 #include "core/topology/grid.h"
+#include "core/train/batches.h"
 #include "core/train/checkpoint/saver.h"
 #include "core/train/data.h"
-#include "core/train/data_order.h"
 #include "core/train/loss_scaler.h"
 #include "core/train/model.h"
 #include "core/train/optimizer.h"
+#include "core/train/pipeline.h"
 #include "core/train/probe.h"
+#include "core/train/step_figures.h"
 
 namespace moetwin {
 
@@ -61,18 +63,13 @@ class Trainer {
   BalanceState& balance() { return balance_; }
   TrainingState& state() { return state_; }
   /// real [2]: factor on gradients and norm before clipping, of this step once it is over.
-  const Tensor& clip_factor() const { return factor_; }
+  const Tensor& clip_factor() const { return figures_.factor(); }
   int64_t rank() const { return context_.device.properties().rank; }
 
  private:
   void train_step(int64_t step);
-  MicroBatch micro_batch(int64_t step, int64_t index) const;
-  /// ids and targets of a micro-batch on the device, i32 [2,T].
-  Tensor load(MicroBatch& batch, Split split, const std::function<int64_t(int64_t)>& sequence_of);
-  void collect_counts(const Model::Saved& saved, std::vector<LayerStep>& layers,
-                      int64_t tokens) const;
   /// Reads the step's figures and hands them to the record.
-  void report(int64_t step, double start, std::vector<LayerStep> layers);
+  void report(int64_t step);
   void validate(int64_t step);
   /// Updates, or leaves the update out on all ranks where the gradients of the world overflowed.
   void update(int64_t step);
@@ -82,25 +79,16 @@ class Trainer {
   void leave_out(int64_t step);
   /// Routes the probe batch with the weights that `step` begins with.
   void probe(int64_t step);
-  /// Forwards of the first `wanted` sequences that `sequence_of` names, in the micro-batches of
-  /// training; every rank runs equally many, since experts are shared. `sums`: of Model::forward.
-  /// `probed`: called after each, with what the probe watches; null: nobody looks.
-  void evaluate(int64_t step, Split split, int64_t wanted,
-                const std::function<int64_t(int64_t)>& sequence_of, const Tensor& sums,
-                const std::function<void(const MicroBatch&)>& probed);
 
   const Scenario& scenario_;
-  const Grid& grid_;
   TrainerServices services_;
   Coordinates at_;
-  int64_t nominal_tokens_, accumulation_;
-  bool numerics_;
+  std::vector<int64_t> moe_layers_;  ///< of this rank
   Allocator memory_;
   Context context_;
   Communicators communicators_;
-  Tensor figures_;  ///< real: {loss sum, valid tokens | squares, valid tokens | factor, norm |
-                    ///< balance losses}
-  Tensor sums_, totals_, factor_;
+  Batches batches_;
+  StepFigures figures_;
   BalanceState balance_;
   ParameterSet parameters_;
   Model model_;
@@ -111,7 +99,7 @@ class Trainer {
   LossScaler scaler_;
   TrainingState state_;
   Saver saver_;
-  std::unique_ptr<BatchOrder> order_;
+  Pipeline pipeline_;
   int64_t first_step_ = 0;  ///< the one before the first
   int64_t updates_ = 0;     ///< steps that were not skipped
   double step_scale_ = 1;   ///< loss scale of the step

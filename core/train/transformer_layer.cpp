@@ -17,7 +17,7 @@ MoeLayer make_moe(ParameterSet& parameters, const LayerSetup& setup, int64_t lay
                            setup.scenario.routing,
                            name,
                            layer,
-                           layer / moe.moe_every_k_layers,
+                           setup.balance.index_of(layer),
                            block,
                            setup.at.ddp,
                            setup.grid.ddp(),

@@ -42,7 +42,7 @@ inline std::vector<double> time_moe_layer(const MoeLayerSize& size, int64_t rank
     Context context{device, memory, {}, DType::f32, 1};
     context.streams = {device.stream("compute"), device.stream("dispatch"),
                        device.stream("reduction")};
-    const Communicators communicators = make_communicators(device, grid, true);
+    const Communicators communicators = make_communicators(device, grid, s);
     const int64_t rank = device.properties().rank;
     Tensor losses = memory.allocate({4 + size.experts}, DType::f32, MemoryClass::router, "losses");
     BalanceState balance(context, s.model_config, {0}, losses, communicators.balance.get());

@@ -14,6 +14,43 @@ namespace {
 const std::vector<std::string> kVariants{"plain",  "modern",   "noisy", "sigmoid-bias",
                                          "beside", "sequence", "late"};
 
+/// Pipelines of `PipelineCase` by name.
+struct PipelineCase {
+  const char* name;
+  int64_t stages, chunks;
+  const char* schedule;
+  std::vector<int64_t> layers;  ///< of each stage; empty: equally many
+};
+const std::vector<PipelineCase> kPipelines{
+    {"none", 1, 1, "1f1b", {}},
+    {"gpipe-2", 2, 1, "gpipe", {}},
+    {"1f1b-2", 2, 1, "1f1b", {}},
+    {"zb-2", 2, 1, "zb_h1", {}},
+    {"1f1b-4", 4, 1, "1f1b", {}},
+    {"zb-4", 4, 1, "zb_h1", {}},
+    {"interleaved-2x2", 2, 2, "interleaved_1f1b", {}},
+    {"interleaved-4x2", 4, 2, "interleaved_1f1b", {1, 0, 1, 0, 1, 0, 1, 0}},
+    {"uneven-3", 3, 1, "1f1b", {1, 1, 2}},
+    {"ends-4", 4, 1, "gpipe", {0, 2, 2, 0}},  // embedding and head alone
+};
+
+const PipelineCase& pipeline_of(const Layout& l) {
+  return *std::find_if(kPipelines.begin(), kPipelines.end(),
+                       [&](const PipelineCase& c) { return l.pipeline == c.name; });
+}
+
+/// Two layers, or four where there are more stages.
+int64_t layers_of(const Layout& l) {
+  const PipelineCase& c = pipeline_of(l);
+  return c.stages * c.chunks > 2 ? 4 : 2;
+}
+
+/// Of a step; interleaving takes whole groups of them.
+int64_t micro_batches(const Layout& l) {
+  const PipelineCase& c = pipeline_of(l);
+  return l.accumulation * (c.chunks > 1 ? c.stages : 1);
+}
+
 void apply_variant(Scenario& s, const std::string& variant) {
   ModelConfig& m = s.model_config;
   MoeLayerConfig& moe = m.moe_layer_config;
@@ -59,9 +96,9 @@ void apply_variant(Scenario& s, const std::string& variant) {
   }
 }
 
-/// Two layers of 4 heads (2 of keys and values in "modern"), expert width 16.
+/// Layers of 4 heads (2 of keys and values in "modern"), expert width 16.
 bool valid(const Layout& l) {
-  if (l.top_k > l.experts || l.world() > 16) return false;
+  if (l.top_k > l.experts || l.world() * pipeline_of(l).stages > 16) return false;
   if (l.variant == "modern" && l.tp > 2) return false;
   if (l.world() % (l.ep * l.etp) != 0) return false;
   const int64_t columns = std::min(l.ep, l.experts);
@@ -106,7 +143,7 @@ void set_free(Layout& l, int64_t n) {
 }
 
 /// Levels of a layout as text, one per factor; those that restrict each other first.
-constexpr size_t kBound = 8, kGrid = 5;
+constexpr size_t kBound = 9, kGrid = 5;
 std::vector<std::string> levels(const Layout& l) {
   return {std::to_string(l.dp),
           std::to_string(l.ep),
@@ -116,6 +153,7 @@ std::vector<std::string> levels(const Layout& l) {
           std::to_string(l.experts),
           std::to_string(l.top_k),
           l.variant,
+          l.pipeline,
           l.capacity,
           std::to_string(l.accumulation),
           std::to_string(l.micro_batch),
@@ -146,7 +184,11 @@ std::vector<Layout> bound_choices() {
       for (const int64_t k : {1, 2, 4})
         for (const std::string& variant : kVariants) {
           l.experts = experts, l.top_k = k, l.variant = variant;
-          if (valid(l)) all.push_back(l);
+          // One pipeline in turns beside none.
+          for (const size_t pipeline : {size_t{0}, 1 + all.size() % (kPipelines.size() - 1)}) {
+            l.pipeline = kPipelines[pipeline].name;
+            if (valid(l)) all.push_back(l);
+          }
         }
   return all;
 }
@@ -156,11 +198,10 @@ std::vector<Layout> bound_choices() {
 std::string Layout::name() const {
   return fmt::format(
       "DP={} EP={} TP={} ETP={}{}{} E={} k={} capacity={} accumulation={} micro-batch={} zero={} "
-      "{} "
-      "{} {}",
+      "{} {} {} pipeline={}",
       dp, ep, tp, etp, folded ? " folded" : "", sequence_parallel ? " sequence" : "", experts,
       top_k, capacity, accumulation, micro_batch, zero, optimizer,
-      overlap ? "overlap" : "no-overlap", variant);
+      overlap ? "overlap" : "no-overlap", variant, pipeline);
 }
 
 std::vector<Layout> whole_product() {
@@ -176,8 +217,11 @@ std::vector<Layout> whole_product() {
           // 29 has no factor in common with kFree: turns meet all of it.
           set_free(l, split ? n + 3 * static_cast<int64_t>(turn * 29 % (kFree / 3)) : n);
           if (!split) l.overlap = turn % 2 != 0;
+          l.pipeline = kPipelines[0].name;
           do l.variant = kVariants[turn / 2 % kVariants.size()];
           while (!valid(l) && ++turn);
+          l.pipeline = kPipelines[turn / 3 % kPipelines.size()].name;
+          if (!valid(l)) l.pipeline = kPipelines[0].name;
           all.push_back(l);
         }
       }
@@ -225,7 +269,7 @@ Scenario layout_scenario(const Layout& l, int64_t steps) {
   s.name = "layout";
   ModelConfig& m = s.model_config;
   m.hidden_size = 8;
-  m.num_layers = 2;
+  m.num_layers = layers_of(l);
   m.num_attention_heads = 4;
   m.ffn_hidden_size = 12;
   m.vocab_size = 17;  // padded where TP splits it
@@ -246,7 +290,12 @@ Scenario layout_scenario(const Layout& l, int64_t steps) {
   if (l.capacity == "probability" && m.position_embedding == "rotary")
     m.position_embedding = "learned";
   DistributedConfig& d = s.distributed_config;
-  d.world_size = l.world();
+  const PipelineCase& pipeline = pipeline_of(l);
+  d.world_size = l.world() * pipeline.stages;
+  d.pipeline_parallel_size = pipeline.stages;
+  d.virtual_pipeline_size = pipeline.chunks;
+  d.pipeline_schedule = pipeline.schedule;
+  d.layers_per_stage = pipeline.layers;
   d.data_parallel_size = l.folded ? 1 : l.dp;
   d.expert_parallel_size = l.ep;
   d.tensor_parallel_size = l.tp;
@@ -259,7 +308,7 @@ Scenario layout_scenario(const Layout& l, int64_t steps) {
   TrainingConfig& t = s.training_config;
   t.steps = steps;
   t.micro_batch_size = l.micro_batch;
-  t.global_batch_size = l.ddp() * l.micro_batch * l.accumulation;
+  t.global_batch_size = l.ddp() * l.micro_batch * micro_batches(l);
   t.dtype = "fp64";
   t.optimizer = l.optimizer;
   t.learning_rate = l.optimizer == "sgd" ? 0.5 : 0.003;
@@ -276,14 +325,18 @@ Scenario reference_scenario(const Layout& l, int64_t steps) {
   d.world_size = d.data_parallel_size = d.expert_parallel_size = 1;
   d.tensor_parallel_size = d.expert_tensor_parallel_size = 1;
   d.parallel_folding = d.sequence_parallel = false;
+  d.pipeline_parallel_size = d.virtual_pipeline_size = 1;
+  d.pipeline_schedule = "1f1b";
+  d.layers_per_stage.clear();
   d.zero_stage = 0;
   d.comm_optimization.all_to_all_overlap = false;
   return s;
 }
 
 std::string reference_key(const Layout& l) {
-  return fmt::format("{} {} {} {} {} {} {}", l.experts, l.top_k, l.capacity, l.micro_batch,
-                     l.ddp() * l.micro_batch * l.accumulation, l.optimizer, l.variant);
+  return fmt::format("{} {} {} {} {} {} {} {}", l.experts, l.top_k, l.capacity, l.micro_batch,
+                     l.ddp() * l.micro_batch * micro_batches(l), l.optimizer, l.variant,
+                     layers_of(l));
 }
 
 }  // namespace moetwin::test

@@ -24,6 +24,7 @@ struct Layout {
   std::string optimizer = "adamw";
   bool overlap = false;
   std::string variant = "plain";  ///< which kind of model, see variant_names()
+  std::string pipeline = "none";  ///< stages, schedule and virtual stages, by name
   std::string name() const;
   int64_t world() const { return folded ? dp * tp : dp * ep * tp; }
   /// Copies of the dense weights.
@@ -37,7 +38,7 @@ std::vector<Layout> whole_product();
 /// least once, and every grid of up to eight ranks. Deterministic.
 std::vector<Layout> pairwise_cover();
 
-/// Two layers, fp64, clipping active.
+/// Two layers, or four with more than two stages; fp64, clipping active.
 Scenario layout_scenario(const Layout& layout, int64_t steps);
 /// The same training on one rank with the same micro-batches.
 Scenario reference_scenario(const Layout& layout, int64_t steps);

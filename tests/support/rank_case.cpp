@@ -8,13 +8,17 @@
 #include "core/base/philox.h"
 #include "core/device/checked.h"
 #include "core/ops/elementwise.h"
-#include "core/train/model.h"
+#include "core/scenario/stages.h"
 #include "tests/support/in_child.h"
 #include "tests/support/train_run.h"
 
 namespace moetwin::test {
 
 namespace {
+std::vector<int64_t> all_moe_layers(const ModelConfig& model) {
+  return moe_layers(model, {{0, model.num_layers}});
+}
+
 Context make_context(Backend& device, Allocator& memory, const TrainingConfig& config) {
   Context c{device, memory, {}, parse_dtype(config.dtype), static_cast<uint64_t>(config.seed)};
   c.streams.compute = device.stream("compute");
@@ -51,10 +55,10 @@ RankCase::RankCase(Backend& device, const Scenario& scenario, const Grid& grid)
       at(grid.coordinates(rank)),
       memory(device, scenario.memory.poison),
       context(make_context(device, memory, scenario.training_config)),
-      communicators(make_communicators(device, grid, true)),
+      communicators(make_communicators(device, grid, scenario)),
       tp(communicators.tp.get(), scenario.distributed_config.sequence_parallel),
       losses(cleared_losses(context, scenario.model_config)),
-      balance(context, scenario.model_config, Model::moe_layers(scenario.model_config), losses,
+      balance(context, scenario.model_config, all_moe_layers(scenario.model_config), losses,
               communicators.balance.get()) {}
 
 void RankCase::start() {
@@ -116,7 +120,7 @@ std::vector<double> RankCase::download(const Tensor& tensor) {
 }
 
 RouterSetup RankCase::router_setup(int64_t moe_layer) {
-  const int64_t layer = Model::moe_layers(scenario.model_config)[static_cast<size_t>(moe_layer)];
+  const int64_t layer = all_moe_layers(scenario.model_config)[static_cast<size_t>(moe_layer)];
   return {scenario.model_config,
           scenario.routing,
           "layers." + std::to_string(layer) + ".moe",

@@ -7,7 +7,7 @@
 #include "core/base/error.h"
 #include "core/moe/balance.h"
 #include "core/moe/router.h"
-#include "core/train/model.h"
+#include "core/scenario/stages.h"
 #include "tests/support/rank_case.h"
 
 using namespace moetwin;
@@ -42,7 +42,7 @@ Lists losses_of(const Scenario& s, int64_t tokens, const Lists& logits) {
     for (size_t l = 0; l < routers.size(); ++l) {
       std::vector<double> w(kHidden * experts, 0.0);
       std::copy(logits[l].begin(), logits[l].end(), w.begin());
-      const int64_t number = Model::moe_layers(s.model_config)[l];
+      const int64_t number = moe_layers(s.model_config, {{0, s.model_config.num_layers}})[l];
       at.write(at.parameter("layers." + std::to_string(number) + ".moe.router.weight").value, w);
       const Tensor counts = at.memory.allocate({static_cast<int64_t>(experts) + 1}, DType::i64,
                                                MemoryClass::control, "counts");
@@ -82,7 +82,7 @@ TEST_CASE("load is counted before dropping", "[P077][P073]") {
 
 TEST_CASE("dense layers between MoE layers leave no entry and are not in the mean", "[P080]") {
   const Scenario s = layers(4, 2, 4, 1);
-  CHECK(Model::moe_layers(s.model_config) == std::vector<int64_t>{1, 3});
+  CHECK(moe_layers(s.model_config, {{0, s.model_config.num_layers}}) == std::vector<int64_t>{1, 3});
   const Lists l = losses_of(s, 8, {logs({0.7, 0.1, 0.1, 0.1}), logs({0.4, 0.2, 0.2, 0.2})});
   REQUIRE(l.size() == 2);
   CHECK(l[0][0] == Approx(2.8).epsilon(1e-9));

@@ -16,8 +16,9 @@ Interval work(double start, double end, Activity activity, Phase phase = Phase::
   return interval;
 }
 
-StepParts parts_of(std::vector<Interval> intervals, double start, double end) {
-  return step_parts({std::move(intervals), {}}, start, end);
+StepParts parts_of(std::vector<Interval> intervals, double start, double end,
+                   bool pipeline = false) {
+  return step_parts({std::move(intervals), {}}, start, end, pipeline);
 }
 
 }  // namespace
@@ -96,4 +97,18 @@ TEST_CASE("parts are fitted to the step of the job") {
   CHECK(p[Part::idle] == 0);
   CHECK(p[Part::host] == Approx(0.5));
   CHECK(p[Part::compute] == Approx(2));
+}
+
+TEST_CASE("waiting for other stages at the end of a step is bubble where there are stages") {
+  // Compute until 4; the sum of tied gradients begins at 6, the norm at 8.
+  for (const bool pipeline : {false, true}) {
+    const StepParts p =
+        parts_of({work(0, 4, Activity::compute),
+                  work(6, 7, Activity::other_communication, Phase::backward, 1, "embedding"),
+                  work(8, 9, Activity::other_communication, Phase::optimizer, 0, "world")},
+                 0, 10, pipeline);
+    CHECK(p[Part::bubble] == Approx(pipeline ? 3 : 0));  // 4-6, 7-8
+    CHECK(p[Part::idle] == Approx(pipeline ? 1 : 4));    // 9-10 in any case
+    CHECK(p[Part::other_communication] == Approx(2));
+  }
 }

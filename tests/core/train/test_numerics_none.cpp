@@ -143,6 +143,21 @@ TEST_CASE("tensor and sequence parallel, split experts, folding: the same work w
     }
 }
 
+TEST_CASE("a pipeline: the same work with and without numbers") {
+  for (const char* schedule : {"gpipe", "1f1b", "zb_h1", "interleaved_1f1b"}) {
+    Scenario s = small_training(1, 2, 4, 2, 3);
+    s.routing.source = "W1";
+    s.model_config.num_layers = 4;
+    s.training_config.global_batch_size = 8;
+    DistributedConfig& d = s.distributed_config;
+    d.world_size = 4;
+    d.pipeline_parallel_size = 2;
+    d.pipeline_schedule = schedule;
+    d.virtual_pipeline_size = d.pipeline_schedule == "interleaved_1f1b" ? 2 : 1;
+    check_same(s);
+  }
+}
+
 TEST_CASE("more than 2^31 elements pass through every layer without wrapping", "[P070][P068]") {
   // 262,145 tokens x 2 x 4,096 is beyond 2^31; activations of a sequence of 65,536 too.
   Scenario s = small_training(1, 2, 4, 2, 1);

@@ -1,0 +1,111 @@
+// Rules of the pipeline: which layers are where, and in what order micro-batches pass.
+#include <fmt/format.h>
+
+#include <numeric>
+
+#include "core/scenario/rule_list.h"
+#include "core/scenario/sharding.h"
+#include "core/scenario/sizes.h"
+#include "core/scenario/stages.h"
+
+namespace moetwin {
+namespace {
+
+std::string list_fault(const ModelConfig& model, const DistributedConfig& d) {
+  const auto& list = d.layers_per_stage;
+  if (d.num_layers_in_first_pipeline_stage > 0 || d.num_layers_in_last_pipeline_stage > 0)
+    return "layers_per_stage together with num_layers_in_first_pipeline_stage or "
+           "num_layers_in_last_pipeline_stage; legal: one or the other";
+  const int64_t stages = virtual_stages(d);
+  if (static_cast<int64_t>(list.size()) != stages)
+    return fmt::format(
+        "layers_per_stage has {} numbers for pipeline_parallel_size {} x virtual_pipeline_size {} "
+        "= {} stages; legal: {} numbers",
+        list.size(), d.pipeline_parallel_size, d.virtual_pipeline_size, stages, stages);
+  const int64_t sum = std::accumulate(list.begin(), list.end(), int64_t{0});
+  if (sum == model.num_layers) return "";
+  return fmt::format("layers_per_stage adds up to {}; legal: num_layers = {}", sum,
+                     model.num_layers);
+}
+
+std::string stages_fault(const Scenario& s, const Problems&) {
+  const ModelConfig& model = s.model_config;
+  const DistributedConfig& d = s.distributed_config;
+  if (!d.layers_per_stage.empty()) return list_fault(model, d);
+  const int64_t stages = virtual_stages(d);
+  const int64_t first = d.num_layers_in_first_pipeline_stage,
+                last = d.num_layers_in_last_pipeline_stage;
+  if (first == 0 && last == 0) {
+    if (model.num_layers % stages == 0) return "";
+    const bool chunks = d.virtual_pipeline_size > 1;
+    return fmt::format(
+        "num_layers {} does not divide over pipeline_parallel_size {}{} (rest {}); legal {}: {}; "
+        "or layers_per_stage",
+        model.num_layers, d.pipeline_parallel_size,
+        chunks ? fmt::format(" x virtual_pipeline_size {}", d.virtual_pipeline_size) : "",
+        model.num_layers % stages, chunks ? "products" : "pipeline_parallel_size",
+        divisors_text(model.num_layers));
+  }
+  const int64_t others = stages - (first > 0) - (last > 0);
+  const int64_t left = model.num_layers - first - last;
+  if (left >= 0 && (others > 0 ? left % others == 0 : others == 0 && left == 0)) return "";
+  return fmt::format(
+      "num_layers {} less {} on the first and {} on the last of {} stages leaves {} for {} others; "
+      "legal: a rest that they share equally, or layers_per_stage",
+      model.num_layers, first, last, stages, left, others);
+}
+
+std::string schedule_fault(const Scenario& s, const Problems&) {
+  const DistributedConfig& d = s.distributed_config;
+  const bool interleaved = d.pipeline_schedule == "interleaved_1f1b";
+  if (d.virtual_pipeline_size > 1 && !interleaved)
+    return fmt::format(
+        "virtual_pipeline_size {} with pipeline_schedule {}; legal: 1, or pipeline_schedule "
+        "interleaved_1f1b",
+        d.virtual_pipeline_size, d.pipeline_schedule);
+  if (d.pipeline_schedule == "zb_h1" && d.pipeline_parallel_size > 1 &&
+      sharding_of(d).shard == Shard::everything)
+    return fmt::format(
+        "zb_h1 leaves gradients of parameters for later, and {} gives them away after each "
+        "backward; legal with zb_h1: zero_stage 0 or 1, or another pipeline_schedule",
+        sharding_of(d).name);
+  if (!interleaved) return "";
+  if (d.pipeline_parallel_size == 1 || d.virtual_pipeline_size == 1)
+    return fmt::format(
+        "pipeline_schedule interleaved_1f1b with pipeline_parallel_size {} and "
+        "virtual_pipeline_size {}; legal: both at least 2, or another schedule",
+        d.pipeline_parallel_size, d.virtual_pipeline_size);
+  const TrainingConfig& t = s.training_config;
+  const int64_t unit = parallel_sizes(d, 0).ddp * t.micro_batch_size;
+  if (t.global_batch_size % unit != 0) return "";  // another rule says so
+  const int64_t micro_batches = t.global_batch_size / unit;
+  if (micro_batches % d.pipeline_parallel_size == 0) return "";
+  return fmt::format(
+      "interleaved_1f1b runs micro-batches in groups of pipeline_parallel_size {}, and {} "
+      "micro-batches a step are not a multiple; legal global_batch_size: {}, {}, {}, ...",
+      d.pipeline_parallel_size, micro_batches, unit * d.pipeline_parallel_size,
+      2 * unit * d.pipeline_parallel_size, 3 * unit * d.pipeline_parallel_size);
+}
+
+}  // namespace
+
+void add_pipeline_rules(std::vector<Rule>& rules) {
+  const std::string stages = kDistributed + "pipeline_parallel_size";
+  const std::string chunks = kDistributed + "virtual_pipeline_size";
+  rules.push_back({{stages, chunks, kDistributed + "layers_per_stage",
+                    kDistributed + "num_layers_in_first_pipeline_stage",
+                    kDistributed + "num_layers_in_last_pipeline_stage", kModel + "num_layers"},
+                   "the layers are spread over the pipeline stages, equally unless said otherwise",
+                   false,
+                   stages_fault});
+  rules.push_back(
+      {{kDistributed + "pipeline_schedule", stages, chunks, kTraining + "global_batch_size",
+        kTraining + "micro_batch_size", kDistributed + "zero_stage",
+        kDistributed + "fsdp.sharding_strategy"},
+       "interleaved_1f1b has virtual stages and whole groups of micro-batches; zb_h1 has "
+       "whole gradients",
+       false,
+       schedule_fault});
+}
+
+}  // namespace moetwin
