@@ -51,7 +51,8 @@ class CudaCluster : public Cluster {
   virtual bool first_process() const = 0;
   /// Ranks that this process drives.
   virtual std::vector<int64_t> local_ranks() const = 0;
-  /// Collective over processes, in one order: every process's bytes, by lowest rank.
+  /// Collective over processes, in one order, before the cluster runs or while it does: every
+  /// process's bytes, by lowest rank.
   virtual std::vector<std::string> gather_bytes(const std::string& bytes) = 0;
   /// From any rank's thread: bytes for rank 0's process, in the order of each sender.
   virtual void post(const std::string& bytes) = 0;

@@ -87,9 +87,10 @@ class RealCluster : public CudaCluster {
 
   std::vector<std::string> gather_bytes(const std::string& bytes) override {
     if (launch_.all_ranks_here) return {bytes};
-    require(job_ != nullptr, "bytes are gathered while the cluster runs");
+    require(!ended_, "bytes are gathered before the cluster has run");
+    if (!job_) connect();
     return store_->gather(fmt::format("gather {}", ++gathers_), launch_.rank, all_ranks(), bytes,
-                          kForever);
+                          running_ ? kForever : options_.rendezvous_seconds);
   }
 
   std::vector<RankGpu> gpus() const override { return gpus_; }
@@ -97,7 +98,8 @@ class RealCluster : public CudaCluster {
   void run(const std::function<void(Backend&)>& program) override {
     gpus_.clear();
     tested_ = 0;
-    connect();
+    if (!job_) connect();
+    running_ = true;
     node_of_.assign(static_cast<size_t>(launch_.world), 0);
     if (launch_.all_ranks_here) {
       std::vector<std::thread> threads;
@@ -114,6 +116,8 @@ class RealCluster : public CudaCluster {
       if (!job_->failed()) leave();
     }
     std::optional<Failure> failure = job_->failure();
+    running_ = false;
+    ended_ = true;
     disconnect();
     if (failure && tested_ < devices_.size())
       failure->message += fmt::format(
@@ -193,7 +197,10 @@ class RealCluster : public CudaCluster {
     StoreSettings store;
     store.world = launch_.world;
     store.clock = options_.clock;
-    store.on_post = receive_;
+    // Who receives may be said later: nobody posts before all processes run.
+    store.on_post = [this](const std::string& bytes) {
+      if (receive_) receive_(bytes);
+    };
     JobSettings job;
     job.timeout_seconds = timeout_seconds_;
     job.grace_seconds = options_.grace_seconds;
@@ -327,6 +334,7 @@ class RealCluster : public CudaCluster {
   std::mutex gpus_mutex_;
   std::vector<RankGpu> gpus_;
   std::unique_ptr<Job> job_;
+  bool running_ = false, ended_ = false;
   std::atomic<size_t> tested_{0};  ///< ranks of this process whose self-test has passed
   int64_t gathers_ = 0;
 };
