@@ -58,12 +58,14 @@ void kernels_loss(const OpCall& c, KernelClass kernel_class, KernelList& out) {
   const double n = elements_of(c[0]), x = bytes_of(c[0]), wide = 4 * n;
   const double small = bytes_of(c[1]) + bytes_of(c[2]) + 2 * bytes_of(c[3]);
   const DType d = c[0].dtype;
-  out.push_back(simple_kernel(KernelKind::reduction, DType::f32, 8 * elements_of(c[1]), small));
-  if (!gradient) return;
+  const double tokens = 8 * elements_of(c[1]);
   if (kernel_class == KernelClass::moetwin) {
-    out.push_back(simple_kernel(KernelKind::elementwise, d, 4 * n, 2 * x));
+    out.push_back(simple_kernel(KernelKind::reduction, d, tokens + (gradient ? 4 * n : 0),
+                                small + (gradient ? 2 * x : 0)));
     return;
   }
+  out.push_back(simple_kernel(KernelKind::reduction, DType::f32, tokens, small));
+  if (!gradient) return;
   // The kept probabilities divided, the target's one taken off, scaled, and narrowed.
   out.push_back(simple_kernel(KernelKind::elementwise, DType::f32, n, 2 * wide));
   out.push_back(simple_kernel(KernelKind::elementwise, DType::f32, n, 2 * wide));
