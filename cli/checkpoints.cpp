@@ -28,18 +28,22 @@ Scenario scenario_of(const Checkpoint& checkpoint, const std::vector<std::string
                         path.parent_path().string());
 }
 
-void agree_on(const Checkpoint* checkpoint, const Machine& machine) {
+void agree(const Checkpoint* resumed, CheckpointWriter* writer, const Machine& machine) {
   const std::string mine =
-      checkpoint
-          ? fmt::format("{} of step {}", fs::path(checkpoint->directory()).filename().string(),
-                        checkpoint->manifest().position.step)
-          : "none";
-  for (const std::string& theirs : machine.gather(mine))
+      resumed ? fmt::format("{} of step {}", fs::path(resumed->directory()).filename().string(),
+                            resumed->manifest().position.step)
+              : "none";
+  const std::vector<std::string> all =
+      machine.gather(mine + "\n" + (writer ? writer->directory() : ""));
+  for (const std::string& said : all) {
+    const std::string theirs = said.substr(0, said.find('\n'));
     if (theirs != mine)
       throw Error(ErrorClass::configuration,
                   fmt::format("--resume: this process sees checkpoint {}, another one {}; legal: a "
                               "directory that is the same on all nodes",
                               mine, theirs));
+  }
+  if (writer) writer->set_directory(all.front().substr(all.front().find('\n') + 1));
 }
 
 std::unique_ptr<CheckpointWriter> make_checkpoint_writer(
@@ -72,7 +76,7 @@ std::unique_ptr<CheckpointWriter> make_checkpoint_writer(
       }
     };
   auto writer = std::make_unique<CheckpointWriter>(std::move(setup), files);
-  writer->check_start(before.step);
+  if (machine.is_first) writer->check_start(before.step);
   return writer;
 }
 

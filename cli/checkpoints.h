@@ -18,8 +18,9 @@ std::unique_ptr<Checkpoint> open_resume(const std::string& path);
 Scenario scenario_of(const Checkpoint& checkpoint, const std::vector<std::string>& overrides,
                      std::vector<std::string>* warnings);
 
-/// Throws Error(configuration) when the processes of a job see different checkpoints.
-void agree_on(const Checkpoint* checkpoint, const Machine& machine);
+/// While the cluster runs, once per process: all save where the first does. Throws
+/// Error(configuration) when the processes of a job go on from different checkpoints.
+void agree(const Checkpoint* resumed, CheckpointWriter* writer, const Machine& machine);
 
 /// What saves the ranks of this process into `directory`, with the bytes it sends by `post`; null
 /// with numerics none.

@@ -119,11 +119,9 @@ std::string default_directory(const Scenario& scenario, const std::string& backe
   return fmt::format("runs/{}-{}-{:%Y%m%d-%H%M%S}", scenario.name, backend, now);
 }
 
-/// The first process names it: others may have another clock.
-std::string run_directory(const RunArguments& a, const Scenario& scenario, const Machine& machine) {
+std::string run_directory(const RunArguments& a, const Scenario& scenario) {
   const std::string named = !a.out.empty() ? a.out : scenario.output.directory;
-  return machine.gather(!named.empty() ? named : default_directory(scenario, a.machine.backend))
-      .front();
+  return !named.empty() ? named : default_directory(scenario, a.machine.backend);
 }
 
 // What a post of another process is for: its first byte.
@@ -151,7 +149,11 @@ int run_beside(const Scenario& scenario, const Grid& grid, const TokenSource* da
   services.stop_after = [&stop](int64_t step) { return stop.after(step); };
   std::signal(SIGTERM, remember_signal);
   std::signal(SIGINT, remember_signal);
-  machine.cluster->run([&](Backend& device) { train_rank(device, scenario, grid, services); });
+  std::once_flag agreed;
+  machine.cluster->run([&](Backend& device) {
+    std::call_once(agreed, [&] { agree(resumed, writer.get(), machine); });
+    train_rank(device, scenario, grid, services);
+  });
   std::signal(SIGTERM, SIG_DFL);
   std::signal(SIGINT, SIG_DFL);
   return caught_signal != 0 ? 128 + caught_signal : 0;
@@ -182,8 +184,7 @@ int run(RunArguments a, const Output& output) {
     if (!a.quiet) output.err << line << "\n";
   });
   const auto& cluster = machine.cluster;
-  agree_on(resumed.get(), machine);
-  const std::string directory = run_directory(a, scenario, machine);
+  const std::string directory = run_directory(a, scenario);
   const auto files = system_files();
   if (!machine.is_first)
     return run_beside(scenario, grid, data.get(), machine, resumed.get(), directory, *files);
@@ -253,12 +254,14 @@ int run(RunArguments a, const Output& output) {
     return end;
   };
   try {
+    std::once_flag agreed;
     cluster->run([&](Backend& device) {
       // Here and not earlier: SimGrid's engine installs a handler of its own when it starts.
       if (device.properties().rank == 0) {
         std::signal(SIGTERM, remember_signal);
         std::signal(SIGINT, remember_signal);
       }
+      std::call_once(agreed, [&] { agree(resumed.get(), writer.get(), machine); });
       train_rank(device, scenario, grid, services);
     });
   } catch (const std::exception& error) {

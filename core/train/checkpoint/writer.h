@@ -44,6 +44,9 @@ class CheckpointWriter {
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
 
+  /// Before the first save: where this process of a job saves.
+  void set_directory(const std::string& directory) { setup_.directory = directory; }
+  const std::string& directory() const { return setup_.directory; }
   /// Throws Error(configuration) when the directory has checkpoints beyond `step`, where this run
   /// begins: they would be mixed with its own.
   void check_start(int64_t step) const;

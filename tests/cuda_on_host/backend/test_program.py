@@ -118,12 +118,43 @@ def stops_on_a_signal(place):
     assert all(p.returncode in (0, 143) for p in processes) and processes[1].returncode == 143, ends
     done = place.report("stopped")["steps_done"]
     assert 1 <= done < 100000 and len(place.rows("stopped")) == done
+    saved = [path.name for path in (place.folder / "stopped" / "checkpoints").iterdir()]
+    assert saved == [f"step-{done:08}"], (saved, done)
+
+
+def end_well(processes):
+    ends = [process.communicate(timeout=300) for process in processes]
+    assert [p.returncode for p in processes] == [0] * 4, ends
+
+
+def saves_and_goes_on(place):
+    """Four processes save together; they, one process and the modelled cluster go on from it."""
+    columns = ("step", "loss", "grad_norm")
+    for kind, beside in (("sharded", "true"), ("full", "false")):
+        saving = ("--set", f"checkpoint.type={kind}", "--set", f"checkpoint.async={beside}", "--set", "checkpoint.every_steps=3",
+                  "--set", "checkpoint.keep_last=0")
+        whole = f"whole-{kind}"
+        end_well(place.start_ranks(whole, *saving))
+        saved = place.folder / whole / "checkpoints" / "step-00000003"
+        files = sorted(path.name for path in saved.iterdir())
+        assert files == ["manifest.json"] + ([f"rank-{r:05}-of-00004.safetensors" for r in range(4)] if kind == "sharded"
+                                             else ["state.safetensors"]), files
+        end_well(place.start_ranks(f"four-on-{kind}", "--resume", saved))
+        place.run(f"one-on-{kind}", "--backend", "cuda", "--resume", saved)
+        place.run(f"modelled-on-{kind}", "--backend", "sim", "--threads", "1", "--resume", saved)
+        expected = place.rows(whole)[3:]
+        for out in (f"four-on-{kind}", f"one-on-{kind}"):
+            assert [[row[c] for c in columns] for row in place.rows(out)] == [[row[c] for c in columns] for row in expected]
+            routing = [row for row in place.rows(whole, "routing.csv") if int(row["step"]) > 3]
+            assert place.rows(out, "routing.csv") == routing and len(routing) > 100
+        for row, other in zip(place.rows(f"modelled-on-{kind}"), expected):
+            assert row["step"] == other["step"] and abs(float(row["loss"]) - float(other["loss"])) <= 1e-4, (row, other)
 
 
 def main():
     with tempfile.TemporaryDirectory() as folder:
         place = Place(sys.argv[1], folder)
-        for case in (trains_alike, ends_when_one_is_killed, stops_on_a_signal):
+        for case in (trains_alike, saves_and_goes_on, ends_when_one_is_killed, stops_on_a_signal):
             begin = time.monotonic()
             case(place)
             print(f"{case.__name__}: {time.monotonic() - begin:.1f} s")
