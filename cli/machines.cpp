@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <thread>
 
@@ -63,6 +64,9 @@ Json::Value gpus_json(const std::vector<RankGpu>& gpus) {
 }
 
 Machine real_machine(const Scenario& scenario, const std::function<void(const std::string&)>& log) {
+  const std::string warning =
+      connections_warning(scenario, std::getenv("CUDA_DEVICE_MAX_CONNECTIONS"));
+  if (!warning.empty()) log(warning);
   CudaOptions options;
   options.clock = [] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
@@ -96,6 +100,14 @@ bool Machine::any(bool mine) const {
   for (const std::string& theirs : gather(mine ? "1" : "0"))
     if (theirs == "1") return true;
   return false;
+}
+
+std::string connections_warning(const Scenario& scenario, const char* connections) {
+  const CommOptimization& comm = scenario.distributed_config.comm_optimization;
+  if (!connections || std::string(connections) != "1" || !comm.all_to_all_overlap) return "";
+  return "warning: CUDA_DEVICE_MAX_CONNECTIONS is 1: all streams share one hardware queue, and "
+         "distributed_config.comm_optimization.all_to_all_overlap gains little; unset it, or set "
+         "it to 8 or more";
 }
 
 Machine make_machine(const Scenario& scenario, const MachineOptions& options,

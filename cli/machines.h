@@ -44,6 +44,10 @@ struct Machine {
   bool any(bool mine) const;
 };
 
+/// What to say of CUDA_DEVICE_MAX_CONNECTIONS (null: not set) before a run: with 1 all streams
+/// share one hardware queue, so that little of what should overlap does. Empty: nothing.
+std::string connections_warning(const Scenario& scenario, const char* connections);
+
 /// `log` gets lines that a user should see before a run.
 Machine make_machine(const Scenario& scenario, const MachineOptions& options,
                      const std::function<void(const std::string&)>& log);

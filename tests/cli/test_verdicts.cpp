@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "analysis/result/csv_table.h"
+#include "cli/machines.h"
 #include "tests/cli/run.h"
 #include "tests/support/in_child.h"
 
@@ -124,6 +125,17 @@ TEST_CASE("the more uneven the load, the longer the step", "[P180]") {
     CHECK(seconds > last);
     last = seconds;
   }
+}
+
+TEST_CASE("one hardware queue and overlap are said not to go together", "[P187]") {
+  Scenario scenario;
+  CommOptimization& comm = scenario.distributed_config.comm_optimization;
+  CHECK(connections_warning(scenario, "1").empty());
+  comm.all_to_all_overlap = true;
+  CHECK_THAT(connections_warning(scenario, "1"),
+             Contains("CUDA_DEVICE_MAX_CONNECTIONS") && Contains("all_to_all_overlap"));
+  CHECK(connections_warning(scenario, "32").empty());
+  CHECK(connections_warning(scenario, nullptr).empty());
 }
 
 TEST_CASE("a collapsed router is named with its layer, share and entropy", "[P177]") {

@@ -150,6 +150,29 @@ TEST_CASE("memory beyond the GPU is a verdict that names rank, step, class and b
   CHECK(report.ep_groups[1].highest == 13 << 20);
 }
 
+TEST_CASE("the spread of steps: percentiles by nearest rank", "[P185]") {
+  MadeUp made;
+  made.scenario.training_config.warmup_steps_excluded = 0;
+  Recorder recorder(made.scenario, made.grid(), made.info(""));
+  // Steps of 1, 2, ..., 50 s, one after the other.
+  double now = 0;
+  for (int64_t s = 1; s <= 50; ++s) {
+    const auto seconds = static_cast<double>(s);
+    for (int64_t r = 0; r < made.world; ++r) {
+      RankStep step = made.step(r, s);
+      step.profile = {};
+      step.start = now, step.end = now + seconds;
+      recorder.add(step);
+    }
+    now += seconds;
+  }
+  const Report report = recorder.finish({});
+  CHECK(report.step_seconds_p5 == Approx(3));  // the third of 50 is at 4%, the fourth at 6%
+  CHECK(report.step_seconds_median == Approx(25));
+  CHECK(report.step_seconds_p95 == Approx(47));
+  CHECK(report_json(report)["throughput"]["step_seconds_p95"].asDouble() == Approx(47));
+}
+
 TEST_CASE("a run of no step has a report too") {
   const TemporaryDirectory dir;
   MadeUp made;
