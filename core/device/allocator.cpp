@@ -71,9 +71,10 @@ Tensor Allocator::allocate(const Shape& shape, DType dtype, MemoryClass memory_c
     const int64_t block_bytes = pool == 0          ? kSmallBlock
                                 : bytes <= kMedium ? kMediumBlock
                                                    : round_up(bytes, kRound);
-    const Block block = device_.reserve(block_bytes);
+    Block block = device_.reserve(block_bytes);
+    block.stream = stream.id;
     if (block.id < 0) out_of_memory(block_bytes, memory_class, name);
-    BlockPieces pieces{block, stream.id, lane, std::pmr::map<int64_t, Piece>(&nodes_)};
+    BlockPieces pieces{block, lane, std::pmr::map<int64_t, Piece>(&nodes_)};
     pieces.pieces[0] = {block.bytes, true};
     blocks_.emplace(block.id, std::move(pieces));
     use_.reserved += block.bytes;
@@ -111,7 +112,7 @@ Tensor Allocator::allocate(const Shape& shape, DType dtype, MemoryClass memory_c
 
 void Allocator::give_back(Buffer& buffer) {
   BlockPieces& in = blocks_.at(buffer.block.id);
-  auto& free = free_pieces(in.stream, in.pool);
+  auto& free = free_pieces(in.block.stream, in.pool);
   auto it = in.pieces.find(buffer.offset);
   it->second.free = true;
   if (const auto next = std::next(it); next != in.pieces.end() && next->second.free) {

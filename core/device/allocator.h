@@ -57,7 +57,6 @@ class Allocator {
   };
   struct BlockPieces {
     Block block;
-    int32_t stream = 0;
     int pool = 0;
     std::pmr::map<int64_t, Piece> pieces;  ///< by offset
   };

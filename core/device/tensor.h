@@ -53,6 +53,7 @@ struct Block {
   int64_t id = -1;
   int64_t bytes = 0;
   bool on_host = true;  ///< storage is host memory
+  int32_t stream = -1;  ///< the one whose work orders reuse of its pieces; set by the allocator
 };
 
 /// One allocation. Returned to its allocator when the last tensor on it is gone, or earlier by

@@ -122,10 +122,12 @@ std::shared_ptr<void> CudaBackend::storage(const Block& block, int64_t offset, i
   const std::shared_ptr<void>& memory = blocks_.at(block.id);
   char* begin = static_cast<char*>(memory.get()) + offset;
   if (settings_.poison) {
-    // The piece may be in use by work that was launched before its last owner let go of it.
-    check_cuda(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
-    check_cuda(cudaMemsetAsync(begin, 0xff, static_cast<size_t>(bytes), exchange_), "poison");
-    check_cuda(cudaStreamSynchronize(exchange_), "poison");
+    // The piece may be in use by work that was launched before its last owner let go of it: on the
+    // block's stream. Waiting for more would wait for transfers that others start only later.
+    const bool streamed = block.stream >= 0 && block.stream < static_cast<int32_t>(streams_.size());
+    const cudaStream_t on = streamed ? state({block.stream}).stream : exchange_;
+    check_cuda(cudaMemsetAsync(begin, 0xff, static_cast<size_t>(bytes), on), "poison");
+    if (!streamed) check_cuda(cudaStreamSynchronize(on), "poison");
   }
   return {memory, begin};
 }
