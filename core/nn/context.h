@@ -58,6 +58,9 @@ struct Context {
   void before_backward(int64_t block, bool values = true) {
     if (units) units->before_backward(*this, block, values);
   }
+  void after_backward_input(int64_t block) {
+    if (units) units->after_backward_input(*this, block);
+  }
   void after_backward(int64_t block) {
     if (units) units->after_backward(*this, block);
   }

@@ -25,6 +25,9 @@ class UnitHooks {
   /// What is launched next may read the block's parameters (if `values`), its experts' excepted,
   /// and adds to all its gradients.
   virtual void before_backward(Context& context, int64_t block, bool values) = 0;
+  /// Nothing reads the block's parameters before the next `before`; the rest of its gradients is
+  /// launched later (zero bubble), before `after_backward`.
+  virtual void after_backward_input(Context& context, int64_t block) = 0;
   /// The block's gradients of this micro-batch are launched.
   virtual void after_backward(Context& context, int64_t block) = 0;
 };

@@ -146,11 +146,23 @@ void Fsdp::before_backward(Context& context, int64_t block, bool values) {
     }
 }
 
-void Fsdp::after_backward(Context& context, int64_t block) {
+void Fsdp::after_backward_input(Context& context, int64_t block) {
   Unit* done = unit(block);
   if (!done) return;
   if (prefetch_after_ && block > 1) gather(context, block - 1, true);
   let_go(context, *done);
+  ++done->owing;
+}
+
+void Fsdp::after_backward(Context& context, int64_t block) {
+  Unit* done = unit(block);
+  if (!done) return;
+  if (done->owing == 0) {
+    if (prefetch_after_ && block > 1) gather(context, block - 1, true);
+    let_go(context, *done);
+  } else if (--done->owing > 0) {
+    return;  // other micro-batches have begun to add to the same whole gradients
+  }
   context.order(context.streams.compute, context.streams.reduction);
   Reducing reducing;
   for (auto* parts : {&done->experts, &done->dense})

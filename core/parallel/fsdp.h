@@ -29,6 +29,7 @@ class Fsdp : public UnitHooks {
   void before_experts(Context& context, int64_t block) override;
   void after_forward(Context& context, int64_t block, bool backward) override;
   void before_backward(Context& context, int64_t block, bool values) override;
+  void after_backward_input(Context& context, int64_t block) override;
   void after_backward(Context& context, int64_t block) override;
 
   /// Reduced gradients start from nothing.
@@ -56,6 +57,7 @@ class Fsdp : public UnitHooks {
     int64_t block = 0;
     std::vector<Part> dense, experts;
     State state = State::away;
+    int64_t owing = 0;  ///< micro-batches some of whose gradients are launched later
     Event dense_arrived, experts_arrived;
     Event last_use;  ///< of values that were let go
   };

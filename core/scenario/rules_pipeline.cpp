@@ -4,7 +4,6 @@
 #include <numeric>
 
 #include "core/scenario/rule_list.h"
-#include "core/scenario/sharding.h"
 #include "core/scenario/sizes.h"
 #include "core/scenario/stages.h"
 
@@ -63,12 +62,6 @@ std::string schedule_fault(const Scenario& s, const Problems&) {
         "virtual_pipeline_size {} with pipeline_schedule {}; legal: 1, or pipeline_schedule "
         "interleaved_1f1b",
         d.virtual_pipeline_size, d.pipeline_schedule);
-  if (d.pipeline_schedule == "zb_h1" && d.pipeline_parallel_size > 1 &&
-      sharding_of(d).shard == Shard::everything)
-    return fmt::format(
-        "zb_h1 leaves gradients of parameters for later, and {} gives them away after each "
-        "backward; legal with zb_h1: zero_stage 0 or 1, or another pipeline_schedule",
-        sharding_of(d).name);
   if (!interleaved) return "";
   if (d.pipeline_parallel_size == 1 || d.virtual_pipeline_size == 1)
     return fmt::format(

@@ -55,7 +55,10 @@ Tensor ModelChunk::forward(Context& context, const MicroBatch& batch, const Chun
 Tensor ModelChunk::backward(Context& context, const MicroBatch& batch, Tensor dy, Saved& saved,
                             const std::function<void(int64_t)>& block_done) {
   const auto done = [&](int64_t block) {
-    context.after_backward(block);
+    if (context.later)
+      context.after_backward_input(block);
+    else
+      context.after_backward(block);
     block_done(block);
   };
   if (head_) {
@@ -78,6 +81,12 @@ Tensor ModelChunk::backward(Context& context, const MicroBatch& batch, Tensor dy
   embedding_->backward(context, saved.ids, dy);
   done(0);
   return {};
+}
+
+void ModelChunk::parameter_gradients_done(Context& context) const {
+  if (head_) context.after_backward(range_.end() + 1);
+  for (int64_t block = range_.end(); block > range_.first; --block) context.after_backward(block);
+  if (embedding_) context.after_backward(0);
 }
 
 Model::Model(ParameterSet& parameters, const LayerSetup& setup) {

@@ -41,6 +41,9 @@ class ModelChunk {
   /// Returns the gradient of input.hidden; undefined on the first stage.
   Tensor backward(Context& context, const MicroBatch& batch, Tensor dy, Saved& saved,
                   const std::function<void(int64_t)>& block_done);
+  /// After a backward that left gradients of parameters for later: those of one micro-batch are
+  /// launched now, of all blocks.
+  void parameter_gradients_done(Context& context) const;
 
   bool first() const { return embedding_.has_value(); }
   bool last() const { return head_.has_value(); }

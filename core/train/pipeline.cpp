@@ -99,6 +99,7 @@ void Pipeline::backward(const PipelineAction& action, Step& step) {
 void Pipeline::backward_weight(const PipelineAction& action, Step& step) {
   const PhaseScope phase(context_.device, context_.phase, Phase::backward, "backward");
   for (const OpCall& call : step.at(action).later) context_.launch(call);
+  chunk(action).parameter_gradients_done(context_);
   step.in_flight.erase({action.micro_batch, action.chunk});
   if (action.micro_batch + 1 == shape_.micro_batches)
     step.reducer.block_done(context_, chunk(action).lowest_block());

@@ -82,8 +82,7 @@ TEST_CASE("schedules that cannot be are refused with what can") {
                      {"training_config.global_batch_size=6"}),
              Contains("6 micro-batches a step") && Contains("legal global_batch_size: 4, 8, 12"));
   CHECK(refusal(piped("\"pipeline_schedule\": \"zb_h1\", \"zero_stage\": 1")) == "accepted");
-  CHECK_THAT(refusal(piped("\"pipeline_schedule\": \"zb_h1\", \"zero_stage\": 3")),
-             Contains("zb_h1") && Contains("zero_stage 0 or 1"));
+  CHECK(refusal(piped("\"pipeline_schedule\": \"zb_h1\", \"zero_stage\": 3")) == "accepted");
   CHECK_THAT(refusal(piped("\"pipeline_schedule\": \"dualpipe\"")),
              Contains("gpipe, 1f1b, interleaved_1f1b, zb_h1"));
 }
