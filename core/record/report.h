@@ -63,7 +63,7 @@ struct Report {
   std::vector<std::pair<int64_t, double>> validation_series;  ///< step, loss
   double tokens_per_second = 0, samples_per_second = 0, step_seconds_median = 0;
   double step_seconds_p5 = 0, step_seconds_p95 = 0;  ///< nearest rank
-  double mfu = 0, hfu = 0;  ///< NaN: unknown
+  double mfu = 0, hfu = 0;                           ///< NaN: unknown
   double peak_flop_per_second = 0;
   int64_t median_step = 0;                ///< whose parts are shown
   StepParts parts;                        ///< of that step, mean over ranks

@@ -71,11 +71,12 @@ TEST_CASE("check prints what type each class of tensors has", "[P101]") {
 TEST_CASE("check accepts layouts that only the trainer refuses, and says so") {
   const Folder folder("check-tp");
   const Ran ran = run({"check", folder.write("tp.json", R"({"distributed_config":
-      {"world_size": 4, "tensor_parallel_size": 2, "pipeline_parallel_size": 2}})")});
+      {"world_size": 4, "tensor_parallel_size": 2, "pipeline_parallel_size": 2},
+      "cluster": {"fidelity": "representative"}})")});
   CHECK(ran.code == 0);
   CHECK_THAT(ran.out, Contains("DDP 1 x TP 2 x PP 2") && Contains("{0,1} {2,3}") &&
                           Contains("`moetwin run` refuses this yet") &&
-                          Contains("tensor_parallel_size: 2"));
+                          Contains("cluster.fidelity: representative"));
 }
 
 TEST_CASE("a wrong scenario ends with exit code 2 and every error", "[P010]") {

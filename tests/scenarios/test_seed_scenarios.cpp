@@ -117,6 +117,6 @@ TEST_CASE(
   const RunOutcome outcome =
       run_scenario("seed-high-dp.json", out, {"--set", "memory.on_exceed=stop"});
   CHECK(outcome.exit_code == 3);
-  for (const char* part : {"rank ", "step ", "parameters", "GiB"})
+  for (const char* part : {"rank ", "step ", "gradients", "GiB"})
     CHECK(outcome.errors.find(part) != std::string::npos);
 }
