@@ -19,8 +19,10 @@ StageLinks make_links(Backend& device, const Grid& grid, bool ring) {
     const Group pair{first + low * stage, 1, 0, 2, (high - low) * stage};
     auto& activations = pp == edge ? links.forward_out : links.forward_in;
     auto& gradients = pp == edge ? links.backward_in : links.backward_out;
-    activations = device.communicator(pair, "pp_forward");
-    gradients = device.communicator(pair, "pp_backward");
+    // Of two stages the edge back has the same two ranks.
+    const bool back = next == 0;
+    activations = device.communicator(pair, back ? "pp_forward_around" : "pp_forward");
+    gradients = device.communicator(pair, back ? "pp_backward_around" : "pp_backward");
   }
   return links;
 }
