@@ -13,8 +13,10 @@ import sys
 from pathlib import Path
 
 # -O1 and line tables: fast enough to build and to train, and what a report names is still there.
+# Warnings are the ordinary build's to judge: GCC 12 finds its own intrinsics uninitialised when they are instrumented.
 OPTIONS = ["-Db_sanitize=address,undefined", "-Db_lundef=false", "-Doptimization=1", "-Ddebug=false",
-           "-Dcpp_args=-g1", "-Dbenchmarks=disabled", "-Dcuda=disabled"]
+           "-Dcpp_args=-g1", "-Dbenchmarks=disabled", "-Dcuda=disabled",
+           "-Dwerror=false"]
 SUITE = "cuda_on_host"
 
 
