@@ -1,6 +1,7 @@
 // cross_entropy: a block per token; probabilities are never stored.
 
 #include "backends/cuda/ops/host.h"
+#include "backends/cuda/ops/loss_sums.cuh"
 #include "core/ops/loss.h"
 
 namespace moetwin::cuda_ops {
@@ -49,22 +50,6 @@ __global__ void token_losses(T* logits, const int32_t* targets, float* losses, i
         a[j] = expf(a[j] - all) * factor - (i + j == target ? gradient : 0.0f);
       store(x + i, a);
     }
-  }
-}
-
-__global__ void add_losses(const float* losses, int64_t tokens, float* sums) {
-  double loss = 0, valid = 0;
-  for (int64_t t = thread_id(); t < tokens; t += thread_count()) {
-    const float mine = losses[t];
-    if (mine == -1.0f) continue;
-    loss += static_cast<double>(mine);
-    valid += 1;
-  }
-  loss = block_sum(loss);
-  valid = block_sum(valid);
-  if (thread_id() == 0) {
-    sums[0] += static_cast<float>(loss);
-    sums[1] += static_cast<float>(valid);
   }
 }
 

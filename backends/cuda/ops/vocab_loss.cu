@@ -1,6 +1,7 @@
 // vocab_statistics, vocab_cross_entropy: a block per token and part of the vocabulary.
 
 #include "backends/cuda/ops/host.h"
+#include "backends/cuda/ops/loss_sums.cuh"
 #include "core/ops/loss.h"
 
 namespace moetwin::cuda_ops {
@@ -68,22 +69,6 @@ __global__ void part_losses(T* logits, const int32_t* targets, const float* stat
   }
 }
 
-__global__ void add_part_losses(const float* losses, int64_t tokens, float* sums) {
-  double loss = 0, valid = 0;
-  for (int64_t t = thread_id(); t < tokens; t += thread_count()) {
-    const float mine = losses[t];
-    if (mine == -1.0f) continue;
-    loss += static_cast<double>(mine);
-    valid += 1;
-  }
-  loss = block_sum(loss);
-  valid = block_sum(valid);
-  if (thread_id() == 0) {
-    sums[0] += static_cast<float>(loss);
-    sums[1] += static_cast<float>(valid);
-  }
-}
-
 int threads_for(int64_t columns) { return columns <= 4096 ? row_threads(columns, 1) : 512; }
 
 }  // namespace
@@ -111,7 +96,7 @@ void vocab_cross_entropy(const OpCall& call, CudaLaunchContext& context) {
            data<const float>(call[2]), losses, tokens, v, a.part, a.parts,
            static_cast<float>(a.gradient_scale));
   });
-  launch(add_part_losses, 1, tokens < 1024 ? kThreads : 1024, 0, context.stream, losses, tokens,
+  launch(add_losses, 1, tokens < 1024 ? kThreads : 1024, 0, context.stream, losses, tokens,
          data<float>(call[3]));
 }
 
