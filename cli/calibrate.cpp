@@ -179,7 +179,7 @@ int run_calibrate(CalibrateArguments a, const Output& output) {
   const std::string description =
       fmt::format("Calibrated from {}; what was not measured is of {}", m->machine, base.name);
   const std::string text =
-      profile_text(text_file(base.path), description, m->device_name, fit.figures);
+      profile_text(base.text, description, m->device_name, fit.figures);
   parse_cluster_profile(text, a.out);  // before anything is written: it must be readable
   OutputFile file(a.out);
   file.write(text);

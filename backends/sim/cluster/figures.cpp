@@ -35,7 +35,38 @@ size_t distance(const std::string& a, const std::string& b) {
   return row[b.size()];
 }
 
+/// Places in another file mean nothing in this one.
+void forget_places(Json::Value& value) {
+  value.setOffsetStart(0);
+  value.setOffsetLimit(0);
+  if (value.isObject() || value.isArray())
+    for (Json::Value& member : value) forget_places(member);
+}
+
+void merge(Json::Value& into, const Json::Value& base) {
+  for (const std::string& name : base.getMemberNames()) {
+    if (!into.isMember(name)) {
+      forget_places(into[name] = base[name]);
+    } else if (into[name].isObject() && base[name].isObject() && !base[name].isMember("value")) {
+      merge(into[name], base[name]);
+    }
+  }
+}
+
 }  // namespace
+
+void Figures::take_base(const Figures& base) {
+  Json::Value given = base.root_;
+  given.removeMember("base");
+  given.removeMember("description");
+  merge(root_, given);
+}
+
+std::string Figures::merged_text() const {
+  Json::Value merged = root_;
+  merged.removeMember("base");
+  return Json::writeString(Json::StreamWriterBuilder(), merged);
+}
 
 Figures::Figures(const std::string& text, const std::string& file) : text_(text), file_(file) {
   Json::CharReaderBuilder builder;

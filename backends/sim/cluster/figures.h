@@ -15,6 +15,11 @@ class Figures {
   /// Parses `text`; syntax errors throw Error(configuration) with file, line and column.
   Figures(const std::string& text, const std::string& file);
 
+  /// What this tree lacks is taken from `base`, key by key; a figure goes as a whole.
+  void take_base(const Figures& base);
+  /// The tree as JSON text, with what was taken from a base.
+  std::string merged_text() const;
+
   enum class Rule { any, positive, not_negative, fraction };
   /// {"value": n, "source": "..."} at a dotted path; faults are noted and give 0.
   double figure(const std::string& path, Rule rule);

@@ -122,8 +122,53 @@ const char* kernel_kind_name(KernelKind kind) {
   return kNames[static_cast<int>(kind)];
 }
 
-ClusterProfile parse_cluster_profile(const std::string& text, const std::string& name) {
+namespace {
+
+std::string text_of(const std::string& file) {
+  std::ifstream stream(file, std::ios::binary);
+  std::ostringstream text;
+  text << stream.rdbuf();
+  return text.str();
+}
+
+/// The file of the profile `name`; empty: there is none.
+std::string find_profile(const std::string& name, const std::vector<std::string>& directories) {
+  std::vector<std::string> candidates;
+  const bool is_path = name.find('/') != std::string::npos || fs::path(name).extension() == ".json";
+  if (is_path) candidates.push_back(name);
+  for (const std::string& d : directories)
+    candidates.push_back((fs::path(d) / (is_path ? name : name + ".json")).string());
+  std::error_code none;
+  for (const std::string& file : candidates)
+    if (fs::is_regular_file(file, none)) return file;
+  return "";
+}
+
+/// Reads the base that `in` names, and its base, into it. `inner`: the profiles on the way here.
+void take_bases(Figures& in, const std::string& file, std::vector<std::string> directories,
+                std::vector<std::string> inner) {
+  const std::string base = in.text_or("base", "");
+  if (base.empty()) return;
+  directories.insert(directories.begin(), fs::path(file).parent_path().string());
+  const std::string found = find_profile(base, directories);
+  inner.push_back(fs::path(file).stem().string());
+  const bool circle = !found.empty() && std::find(inner.begin(), inner.end(),
+                                                  fs::path(found).stem().string()) != inner.end();
+  if (found.empty() || circle)
+    throw Error(ErrorClass::configuration,
+                fmt::format("{}: base: \"{}\" {}", file, base,
+                            circle ? "leads back to this profile" : "is no machine profile"));
+  Figures outer(text_of(found), found);
+  take_bases(outer, found, directories, inner);
+  in.take_base(outer);
+}
+
+}  // namespace
+
+ClusterProfile parse_cluster_profile(const std::string& text, const std::string& name,
+                                     const std::vector<std::string>& directories) {
   Figures in(text, name);
+  take_bases(in, name, directories, {});
   ClusterProfile profile;
   profile.name = fs::path(name).stem().string();
   profile.path = name;
@@ -147,6 +192,7 @@ ClusterProfile parse_cluster_profile(const std::string& text, const std::string&
   read_slow_ranks(in, profile.slow_ranks);
   read_corrections(in, profile.corrections);
   in.finish();
+  profile.text = in.merged_text();
   for (DType d : {DType::f32, DType::bf16, DType::f16, DType::f64}) {
     const std::string key = std::string("gpu.matmul_flop_per_second.") + dtype_name(d);
     profile.sources[key] = in.source(key);
@@ -157,13 +203,6 @@ ClusterProfile parse_cluster_profile(const std::string& text, const std::string&
 }
 
 namespace {
-std::string text_of(const std::string& file) {
-  std::ifstream stream(file, std::ios::binary);
-  std::ostringstream text;
-  text << stream.rdbuf();
-  return text.str();
-}
-
 /// Names of the machine profiles in these directories; other JSON files (scenarios) are passed
 /// over.
 std::vector<std::string> known_profiles(const std::vector<std::string>& directories) {
@@ -173,7 +212,7 @@ std::vector<std::string> known_profiles(const std::vector<std::string>& director
     for (const auto& entry : fs::directory_iterator(directory, none)) {
       if (entry.path().extension() != ".json") continue;
       try {
-        parse_cluster_profile(text_of(entry.path().string()), entry.path().string());
+        parse_cluster_profile(text_of(entry.path().string()), entry.path().string(), directories);
         names.push_back(entry.path().stem().string());
       } catch (const Error&) {
         continue;
@@ -188,19 +227,8 @@ std::vector<std::string> known_profiles(const std::vector<std::string>& director
 
 ClusterProfile read_cluster_profile(const std::string& name,
                                     const std::vector<std::string>& directories) {
-  std::vector<std::string> candidates;
-  if (name.find('/') != std::string::npos || fs::path(name).extension() == ".json") {
-    candidates.push_back(name);
-    for (const std::string& d : directories) candidates.push_back((fs::path(d) / name).string());
-  } else {
-    for (const std::string& d : directories)
-      candidates.push_back((fs::path(d) / (name + ".json")).string());
-  }
-  for (const std::string& file : candidates) {
-    std::error_code none;
-    if (!fs::is_regular_file(file, none)) continue;
-    return parse_cluster_profile(text_of(file), file);
-  }
+  const std::string file = find_profile(name, directories);
+  if (!file.empty()) return parse_cluster_profile(text_of(file), file, directories);
   throw Error(ErrorClass::configuration,
               fmt::format("cluster.profile: \"{}\" is neither a machine profile nor a file; known "
                           "profiles: {}",

@@ -58,6 +58,7 @@ struct LinkProfile {
 struct ClusterProfile {
   std::string name, path;
   std::string description;
+  std::string text;  ///< the profile as JSON, whole: with all that its base gave
   GpuProfile gpu;
   int64_t gpus_per_node = 1;
   int64_t nics_per_node = 1;  ///< divides gpus_per_node or equals it; GPUs share them in order
@@ -77,9 +78,11 @@ struct ClusterProfile {
 
 /// Reads the profile `name` from the first of `directories` that has `<name>.json`, or the file
 /// `name` when it names one. Throws Error(configuration) listing every fault with file, line, key,
-/// value and rule; an unknown name lists the known ones.
+/// value and rule; an unknown name lists the known ones. A profile with `"base": "NAME"` has the
+/// figures of that one (looked for beside it, then in `directories`) wherever it gives none itself.
 ClusterProfile read_cluster_profile(const std::string& name,
                                     const std::vector<std::string>& directories);
-ClusterProfile parse_cluster_profile(const std::string& text, const std::string& name);
+ClusterProfile parse_cluster_profile(const std::string& text, const std::string& name,
+                                     const std::vector<std::string>& directories = {});
 
 }  // namespace moetwin
