@@ -14,7 +14,8 @@ std::vector<Verb> verbs() {
           {"topology", add_topology}, {"import", add_import},
           {"diagnose", add_diagnose}, {"compare", add_compare},
           {"report", add_report},     {"doctor", add_doctor},
-          {"schema", add_schema},     {"calibrate", add_calibrate}};
+          {"schema", add_schema},     {"calibrate", add_calibrate},
+          {"validate", add_validate}};
 }
 
 int run_program(const std::vector<std::string>& arguments, const Output& output) {

@@ -15,5 +15,6 @@ void add_schema(CLI::App& app, Action& action);
 void add_diagnose(CLI::App& app, Action& action);
 void add_compare(CLI::App& app, Action& action);
 void add_report(CLI::App& app, Action& action);
+void add_validate(CLI::App& app, Action& action);
 
 }  // namespace moetwin

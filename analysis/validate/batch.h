@@ -1,0 +1,44 @@
+#pragma once
+// What has to be run for predictions, and running it in child processes: a process has one
+// simulation, so independent ones are processes anyway, and all cores take part.
+
+#include <functional>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/device/backend.h"
+#include "core/scenario/scenario.h"
+
+namespace moetwin {
+
+/// Makes the machine a scenario asks for; the caller of the analysis names the backend.
+using MakeCluster = std::function<std::unique_ptr<Cluster>(const Scenario&)>;
+
+struct Prediction {
+  double value = std::numeric_limits<double>::quiet_NaN();  ///< NaN: there is none
+  std::string note;  ///< what the value is made of, or why there is none
+};
+
+/// Rows whose predictions come from one simulation.
+struct Batch {
+  std::vector<size_t> rows;  ///< what `run` answers for, as the caller numbers them
+  std::function<std::vector<Prediction>(const MakeCluster&)> run;
+};
+
+struct BatchOptions {
+  int processes = 1;
+  double seconds = 120;  ///< a batch that takes longer is killed; its rows have no prediction
+  /// Told each time batches end: how many of how many.
+  std::function<void(size_t done, size_t all)> progress;
+};
+
+/// Runs every batch in a child of this process, which must have no threads, and hands each
+/// prediction to `take` with its row, in the order of the batches. The result does not depend on
+/// `processes`.
+void run_batches(const std::vector<Batch>& batches, const MakeCluster& make,
+                 const BatchOptions& options,
+                 const std::function<void(size_t row, const Prediction&)>& take);
+
+}  // namespace moetwin

@@ -1,0 +1,344 @@
+#include "analysis/validate/training_row.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "analysis/validate/row_machine.h"
+#include "core/base/error.h"
+#include "core/record/json_text.h"
+#include "core/scenario/model_size.h"
+#include "core/scenario/read.h"
+
+namespace moetwin {
+namespace {
+
+/// What is missing or has no words, as a reason.
+struct Refused {
+  std::string reason;
+};
+
+void assume(TrainingRow& out, const std::string& what) {
+  out.caveat += (out.caveat.empty() ? "" : "; ") + what;
+}
+
+bool any_of(const std::string& text, std::initializer_list<const char*> words) {
+  return std::any_of(words.begin(), words.end(),
+                     [&](const char* w) { return text.find(w) != std::string::npos; });
+}
+
+/// Families of models by name: what a row does not have columns for.
+void read_model(const PublishedRow& row, TrainingRow& out) {
+  ModelConfig& m = out.scenario.model_config;
+  const std::string name = lower_case(row.text("model"));
+  if (any_of(name, {"bert", "t5"}))
+    throw Refused{"encoder or encoder-decoder: the model trains decoders"};
+  m.hidden_size = row.whole("hidden", 0);
+  m.num_layers = row.whole("layers", 0);
+  m.num_attention_heads = row.whole("heads", 0);
+  m.sequence_length = row.whole("seq", 0);
+  if (m.hidden_size * m.num_layers * m.num_attention_heads * m.sequence_length == 0)
+    throw Refused{"layers, hidden, heads or sequence length not stated"};
+  m.num_key_value_heads = row.whole("kv_heads", 0);
+  m.ffn_hidden_size = row.whole("ffn", 0);
+  m.vocab_size = row.whole("vocab", 0);
+  if (m.vocab_size == 0) {
+    m.vocab_size = 51200;
+    assume(out, "vocabulary not stated: GPT-2's, 51200");
+  }
+  if (m.hidden_size % m.num_attention_heads != 0)
+    m.head_dim = (m.hidden_size + m.num_attention_heads - 1) / m.num_attention_heads;
+  if (name.find("qwen3") != std::string::npos) m.head_dim = 128, m.qk_norm = true;
+  const bool llama =
+      any_of(name, {"llama", "qwen", "mixtral", "mistral", "deepseek", "internlm", "olmo", "smol"});
+  const bool mpt = name.find("mpt") != std::string::npos;
+  if (llama) {
+    m.normalization = "rmsnorm";
+    m.position_embedding = "rotary";
+    m.activation = "swiglu";
+    m.attention_bias = m.ffn_bias = m.tie_embeddings = false;
+    if (m.ffn_hidden_size == 0 && name.find("internlm") != std::string::npos)
+      m.ffn_hidden_size = 11008;
+    if (m.ffn_hidden_size == 0) {
+      m.ffn_hidden_size = (8 * m.hidden_size / 3 + 255) / 256 * 256;
+      assume(out, "FFN width not stated: 8/3 of hidden");
+    }
+  } else {
+    m.position_embedding = mpt ? "none" : "learned";  // ALiBi costs nothing beside attention
+    m.attention_bias = m.ffn_bias = !mpt;
+    m.activation = "gelu_tanh";
+  }
+  // Tables are padded to a multiple of 128 x TP, as Megatron does.
+  const int64_t multiple = 128 * std::max<int64_t>(1, row.whole("TP", 1));
+  m.vocab_size = (m.vocab_size + multiple - 1) / multiple * multiple;
+}
+
+void read_experts(const PublishedRow& row, TrainingRow& out) {
+  ModelConfig& m = out.scenario.model_config;
+  MoeLayerConfig& e = m.moe_layer_config;
+  e.num_experts = row.whole("experts", 0);
+  if (e.num_experts == 0) return;
+  e.top_k = std::max<int64_t>(1, row.whole("topk", 1));
+  e.expert_hidden_size = row.whole("moe_ffn", 0);
+  if (e.expert_hidden_size == 0) e.expert_hidden_size = m.ffn_width();
+  e.expert_activation = m.activation == "swiglu" ? "swiglu" : "gelu_tanh";
+  e.expert_bias = m.ffn_bias;
+  const int64_t shared = row.whole("shared_experts", 0);
+  e.shared_expert_hidden_size = shared * e.expert_hidden_size;
+  const int64_t moe_layers = row.whole("moe_layers", m.num_layers);
+  if (moe_layers > 0 && moe_layers < m.num_layers) {
+    if (m.num_layers % moe_layers == 0) {
+      e.moe_every_k_layers = m.num_layers / moe_layers;
+    } else {
+      assume(out, fmt::format("{} of {} layers have experts: all taken as such", moe_layers,
+                              m.num_layers));
+    }
+  }
+  if (const auto factor = row.number("capacity_factor"); factor && *factor > 0)
+    e.capacity_factor = *factor;
+  e.aux_loss_factor = 0.01;
+  out.scenario.routing.source = "learned";
+  out.scenario.routing.without_numerics = "uniform";
+}
+
+void read_framework(const PublishedRow& row, TrainingRow& out) {
+  Scenario& s = out.scenario;
+  const std::string framework = lower_case(row.text("framework"));
+  const std::string notes = lower_case(row.text("notes"));
+  const std::string date_of_container = framework;
+  if (any_of(framework, {"megatron-core", "bridge", "nemo 2", "megascale", "mcore", "internevo"}) ||
+      framework == "nemo" || any_of(lower_case(row.text("act_ckpt")), {"sequence parallel"}))
+    s.cluster.kernels = "megatron-core";
+  else if (any_of(framework,
+                  {"fsdp", "titan", "llm-foundry", "litgpt", "lightning", "torch", "transformers",
+                   "open_lm", "nanotron", "picotron", "colossal", "flash-attention", "zero-3"}))
+    s.cluster.kernels = "torch-fsdp";
+  else
+    s.cluster.kernels = "megatron-2021";
+  if (any_of(framework, {"zero++", "ulysses", "bmtrain", "thunder", "gemini"}))
+    throw Refused{"framework " + row.text("framework") + ": its communication is not modelled"};
+  if (any_of(notes, {"async tp: asynctp", "async tp;"}))
+    throw Refused{"asynchronous tensor parallel: products cut beside their communication"};
+  if (notes.find("lora") != std::string::npos) throw Refused{"LoRA: most weights are not trained"};
+  // GPT of Megatron drops out hidden states and attention (0.1); others of these rows do not.
+  if (s.cluster.kernels == "megatron-2021") s.model_config.dropout = 0.1;
+}
+
+void read_precision(const PublishedRow& row, TrainingRow& out) {
+  const std::string precision = lower_case(row.text("precision"));
+  TrainingConfig& t = out.scenario.training_config;
+  if (any_of(precision, {"fp8", "float8", "fp4", "mxfp"}))
+    throw Refused{"precision " + row.text("precision") + ": not one of fp32, bf16, fp16"};
+  if (precision.find("tf32") != std::string::npos) throw Refused{"TF32 products"};
+  if (precision.find("fp16") == 0) {
+    t.dtype = "fp16";
+  } else if (precision.find("fp32") == 0) {
+    t.dtype = "fp32";
+  } else {
+    t.dtype = "bf16";
+    if (precision.empty()) assume(out, "precision not stated: bf16");
+  }
+  // PyTorch's bf16 mixed precision reduces in bf16 where llm-foundry's PURE or torchtitan's default
+  // (fp32) do not say otherwise.
+  if (row.mentions("notes", "mode PURE"))
+    out.scenario.distributed_config.fsdp.mixed_precision.reduce_dtype = "bf16";
+}
+
+void read_recompute(const PublishedRow& row, TrainingRow& out) {
+  TrainingConfig& t = out.scenario.training_config;
+  const std::string text = lower_case(row.text("act_ckpt"));
+  if (text.empty() || any_of(text, {"false", "none", "no", "0 layers"}))
+    t.recompute = "none";
+  else if (text.find("selective") != std::string::npos)
+    t.recompute = "selective";
+  else
+    t.recompute = "full";
+  if (t.recompute == "selective") {
+    if (out.scenario.cluster.kernels == "torch-fsdp") {
+      // Per op or every second layer: more is kept than full, less than none.
+      assume(out, "selective recompute of the framework taken as of attention");
+    }
+    t.recompute_modules = {"attention_core"};
+  }
+  if (text.empty() && row.has("micro_batch") == false) assume(out, "recompute not stated: none");
+}
+
+void read_sharding(const PublishedRow& row, TrainingRow& out) {
+  DistributedConfig& d = out.scenario.distributed_config;
+  const std::string text =
+      lower_case(row.text("sharding")) + " " + lower_case(row.text("framework"));
+  if (any_of(text, {"hsdp", "hybrid"}))
+    d.fsdp.sharding_strategy = "HYBRID_SHARD";
+  else if (any_of(text, {"shard_grad_op", "zero-2", "zero2"}))
+    d.zero_stage = 2;
+  else if (any_of(text, {"zero-1", "zero1", "distributed"}))
+    d.zero_stage = 1;
+  else if (any_of(text, {"fsdp", "full_shard", "zero-3", "full shard"}))
+    d.zero_stage = 3;
+}
+
+void read_layout(const PublishedRow& row, TrainingRow& out) {
+  DistributedConfig& d = out.scenario.distributed_config;
+  ModelConfig& m = out.scenario.model_config;
+  if (row.whole("CP", 1) > 1)
+    throw Refused{"context parallel: not in the model yet (time and memory lack it)"};
+  d.world_size = row.whole("n_gpus", 0);
+  if (d.world_size == 0) throw Refused{"number of GPUs not stated"};
+  d.tensor_parallel_size = std::max<int64_t>(1, row.whole("TP", 1));
+  d.pipeline_parallel_size = std::max<int64_t>(1, row.whole("PP", 1));
+  d.expert_parallel_size = std::max<int64_t>(1, row.whole("EP", 1));
+  const int64_t model_ranks = d.tensor_parallel_size * d.pipeline_parallel_size;
+  if (d.world_size % model_ranks != 0)
+    throw Refused{fmt::format("TP x PP does not divide the number of GPUs")};
+  const int64_t dense_dp = d.world_size / model_ranks;
+  const int64_t etp = row.whole("ETP", 0);
+  if (m.moe_layer_config.num_experts > 0 && (etp > 0 || d.tensor_parallel_size > 1)) {
+    // Megatron-Core folds: EP x ETP ranks out of DP x TP.
+    d.expert_tensor_parallel_size = etp > 0 ? etp : 1;
+    d.parallel_folding = true;
+    d.dense_data_parallel_size = dense_dp;
+    const int64_t per_copy =
+        d.expert_parallel_size * d.expert_tensor_parallel_size * d.pipeline_parallel_size;
+    if (d.world_size % per_copy != 0) throw Refused{"EP x ETP x PP does not divide the GPUs"};
+    d.data_parallel_size = d.world_size / per_copy;
+  } else {
+    if (dense_dp % d.expert_parallel_size != 0) throw Refused{"EP does not divide DP"};
+    d.data_parallel_size = dense_dp / d.expert_parallel_size;
+  }
+  d.sequence_parallel =
+      d.tensor_parallel_size > 1 && (out.scenario.cluster.kernels == "megatron-core" ||
+                                     out.scenario.cluster.kernels == "torch-fsdp");
+  const int64_t chunks = std::max<int64_t>(1, row.whole("VP", 1));
+  if (chunks > 1 && d.pipeline_parallel_size > 1) {
+    d.pipeline_schedule = "interleaved_1f1b";
+    d.virtual_pipeline_size = chunks;
+  }
+  // Layers that do not divide: the last stages have one fewer.
+  const int64_t stages = d.pipeline_parallel_size * d.virtual_pipeline_size;
+  if (m.num_layers % stages != 0) {
+    const int64_t more = m.num_layers % stages;
+    for (int64_t i = 0; i < stages; ++i)
+      d.layers_per_stage.push_back(m.num_layers / stages + (i < more ? 1 : 0));
+    assume(out, "layers do not divide by the stages: first stages have one more");
+  }
+}
+
+void read_batch(const PublishedRow& row, TrainingRow& out) {
+  Scenario& s = out.scenario;
+  TrainingConfig& t = s.training_config;
+  const DistributedConfig& d = s.distributed_config;
+  const int64_t dp = d.world_size / (d.tensor_parallel_size * d.pipeline_parallel_size);
+  t.micro_batch_size = row.whole("micro_batch", 0);
+  int64_t batch = row.whole("global_batch", 0);
+  const int64_t accumulation = row.whole("grad_accum", 0);
+  if (batch == 0 && row.has("global_batch_tokens"))
+    batch = row.whole("global_batch_tokens", 0) / s.model_config.sequence_length;
+  if (t.micro_batch_size == 0 && batch > 0 && accumulation > 0)
+    t.micro_batch_size = batch / (accumulation * dp);
+  if (t.micro_batch_size == 0 && batch > 0 && dp == d.world_size && batch % dp == 0 &&
+      batch / dp <= 4) {
+    t.micro_batch_size = batch / dp;
+    assume(out, "micro-batch not stated: no accumulation");
+  }
+  if (t.micro_batch_size == 0 && d.pipeline_parallel_size > 1) {
+    t.micro_batch_size = 1;
+    assume(out, "micro-batch not stated: 1");
+  }
+  if (t.micro_batch_size == 0) throw Refused{"micro-batch not stated"};
+  if (batch == 0) {
+    const int64_t micro_batches = accumulation > 0               ? accumulation
+                                  : d.pipeline_parallel_size > 1 ? 0
+                                                                 : 1;
+    if (micro_batches == 0) throw Refused{"global batch not stated"};
+    batch = t.micro_batch_size * dp * micro_batches;
+    if (accumulation == 0) assume(out, "global batch not stated: no accumulation");
+  }
+  const int64_t unit = t.micro_batch_size * dp;
+  if (batch % unit != 0) {
+    // As the frameworks do: whole micro-batches, the last ones dropped.
+    const int64_t whole = std::max<int64_t>(1, (batch + unit / 2) / unit) * unit;
+    if (std::abs(static_cast<double>(whole - batch)) > 0.02 * static_cast<double>(batch))
+      throw Refused{"global batch is no multiple of micro-batch x DP"};
+    assume(out, fmt::format("global batch {} taken as {}", batch, whole));
+    batch = whole;
+  }
+  t.global_batch_size = batch;
+}
+
+/// Runs the scenario through the rules of scenario files.
+void check(TrainingRow& out) {
+  try {
+    out.scenario = parse_scenario(json_text(scenario_to_json(out.scenario)), "row");
+  } catch (const Error& error) {
+    std::string message = error.what();
+    message = message.substr(0, message.find('\n'));
+    throw Refused{"the scenario is not legal: " + message};
+  }
+}
+
+}  // namespace
+
+TrainingRow read_training_row(const PublishedRow& row) {
+  TrainingRow out;
+  Scenario& s = out.scenario;
+  const RowMachine machine = machine_of(row, false);
+  if (machine.profile.empty()) {
+    out.reason = machine.reason;
+    out.other_hardware = machine.other_hardware;
+    return out;
+  }
+  s.name = "row";
+  s.cluster.profile = machine.profile;
+  s.memory.on_exceed = "report";
+  s.training_config.numerics = "none";
+  s.training_config.steps = 2;
+  s.training_config.warmup_steps_excluded = 1;
+  s.output.log_every = 1000;
+  if (lower_case(row.text("interconnect")).find("not stated") != std::string::npos)
+    assume(out, "fabric not stated: the one of a DGX");
+  try {
+    read_model(row, out);
+    read_framework(row, out);
+    read_precision(row, out);
+    read_experts(row, out);
+    read_recompute(row, out);
+    read_sharding(row, out);
+    read_layout(row, out);
+    read_batch(row, out);
+    check(out);
+  } catch (const Refused& refused) {
+    out.reason = refused.reason;
+  }
+  return out;
+}
+
+double megatron_flop(const Scenario& s, double factor) {
+  const ModelConfig& m = s.model_config;
+  const auto batch = static_cast<double>(s.training_config.global_batch_size);
+  const auto seq = static_cast<double>(m.sequence_length), l = static_cast<double>(m.num_layers);
+  const auto h = static_cast<double>(m.hidden_size), v = static_cast<double>(m.vocab_size);
+  return factor * 24 * batch * seq * l * h * h *
+         (1 + seq / (6 * h) + v * 6 / (24 * factor * l * h));
+}
+
+double iteration_seconds(const PublishedRow& row, const Scenario& s) {
+  const auto batch = static_cast<double>(s.training_config.global_batch_size);
+  const double tokens = batch * static_cast<double>(s.model_config.sequence_length);
+  const auto gpus = static_cast<double>(s.distributed_config.world_size);
+  if (const auto seconds = row.number("iter_time_s")) return *seconds;
+  if (const auto rate = row.number("tokens_per_s")) return tokens / *rate;
+  if (const auto rate = row.number("tokens_per_s_per_gpu")) return tokens / (*rate * gpus);
+  if (const auto rate = row.number("samples_per_s")) return batch / *rate;
+  if (const auto rate = row.number("tflops_per_gpu")) {
+    const bool hardware = row.mentions("tflops_def", "hardware");
+    const double flop =
+        s.model_config.moe_layer_config.num_experts > 0 || s.model_config.activation == "swiglu"
+            ? training_flop_per_step(s)
+            : megatron_flop(s, hardware ? 4 : 3);
+    return flop / (*rate * 1e12 * gpus);
+  }
+  return 0;
+}
+
+}  // namespace moetwin

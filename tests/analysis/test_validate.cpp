@@ -1,0 +1,193 @@
+// Reading published rows, statistics by hand, and one tiny comparison from table to figures.
+#include <json/json.h>
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <fstream>
+#include <sstream>
+
+#include "analysis/validate/collective_row.h"
+#include "analysis/validate/kernel_row.h"
+#include "analysis/validate/published.h"
+#include "analysis/validate/row_machine.h"
+#include "analysis/validate/score.h"
+#include "cli/program.h"
+#include "core/base/csv.h"
+#include "core/base/error.h"
+#include "tests/support/temporary_directory.h"
+
+using namespace moetwin;
+using namespace moetwin::test;
+using Catch::Matchers::Contains;
+
+namespace {
+
+PublishedRow row_of(const std::vector<std::pair<std::string, std::string>>& cells) {
+  auto header = std::make_shared<PublishedRow::Header>();
+  std::vector<std::string> fields;
+  for (const auto& [name, value] : cells) {
+    (*header)[name] = fields.size();
+    fields.push_back(value);
+  }
+  return {header, fields, "t.csv:2"};
+}
+
+RowResult scored(const char* series, double measured, double predicted) {
+  RowResult r;
+  r.id = std::string(series) + "-001";
+  r.series = series;
+  r.standing = Standing::scored;
+  r.measured = measured;
+  r.predicted = predicted;
+  return r;
+}
+
+}  // namespace
+
+TEST_CASE("CSV fields may hold commas, quotes and line ends") {
+  const auto records = csv_records("a,b\r\n\"x, \"\"y\"\"\nz\",2\n\n,\n");
+  REQUIRE(records.size() == 3);
+  CHECK(records[1].fields == std::vector<std::string>{"x, \"y\"\nz", "2"});
+  CHECK(records[1].line == 2);
+  CHECK(records[2].fields == std::vector<std::string>{"", ""});
+  CHECK(records[2].line == 5);
+}
+
+TEST_CASE("a field that is no number is told with its place") {
+  const PublishedRow row = row_of({{"n_gpus", "8-512"}, {"size", ""}, {"nodes", "1.5"}});
+  CHECK_THROWS_WITH(row.number("n_gpus"), Contains("t.csv:2: n_gpus \"8-512\" is no number"));
+  CHECK_THROWS_WITH(row.whole("nodes", 0), Contains("\"1.5\" is no whole number"));
+  CHECK_FALSE(row.number("size"));
+  CHECK(row.whole("absent", 7) == 7);
+}
+
+TEST_CASE("errors by hand: medians of series, nearest rank, bias") {
+  // Series a: +10%, -20%, +30%; b: -50%.
+  const std::vector<RowResult> rows = {scored("a", 10, 11), scored("a", 10, 8), scored("a", 10, 13),
+                                       scored("b", 2, 1)};
+  const KindScore s = score(rows);
+  CHECK(s.rows == 4);
+  CHECK(s.series[0].median_abs_error == Approx(0.2));
+  CHECK(s.series[0].median_error == Approx(0.1));
+  CHECK(s.median_abs_error == Approx((0.2 + 0.5) / 2));
+  CHECK(s.bias == Approx((0.1 - 0.5) / 2));
+  CHECK(s.row_median_abs_error == Approx((0.2 + 0.3) / 2));
+  CHECK(s.row_mean_abs_error == Approx((0.1 + 0.2 + 0.3 + 0.5) / 4));
+  CHECK(s.p95_abs_error == Approx(0.5));  // rank ceil(3.8) = 4
+  CHECK(worst_rows(rows, 2)[0]->series == "b");
+  CHECK(percentile_of({1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20},
+                      0.95) == 19);
+}
+
+TEST_CASE("what is left out counts where it should") {
+  RowResult other, refused;
+  other.standing = Standing::other_hardware;
+  refused.reason = "context parallel";
+  const KindScore s = score({other, refused, scored("a", 1, 1)});
+  CHECK(s.rows == 2);
+  CHECK(s.scored == 1);
+  CHECK(s.other_hardware == 1);
+  CHECK(s.not_expressible.at("context parallel") == 1);
+}
+
+TEST_CASE("machines are told from the columns") {
+  const auto profile = [](std::vector<std::pair<std::string, std::string>> cells) {
+    return machine_of(row_of(cells), true).profile;
+  };
+  CHECK(profile({{"gpu", "A100-SXM4"}, {"gpu_mem_gb", "40"}}) == "dgx-a100-40g");
+  CHECK(profile({{"gpu", "A100-SXM4"}, {"platform", "ALCF Polaris"}}) == "polaris");
+  CHECK(profile({{"gpu", "A100-SXM4"}, {"platform", "AWS p4de.24xlarge"}}) == "aws-p4de");
+  CHECK(profile({{"gpu", "A100-SXM4"}, {"nics_per_node", "4"}, {"nic_gbps", "200"}}) ==
+        "a100-4hdr");
+  CHECK(profile({{"gpu", "GB200"}}) == "gb200-nvl72");
+  CHECK(profile({{"gpu", "A800-SXM"}, {"gpu_mem_gb", "80"}}) == "dgx-a100-80g");
+  CHECK(machine_of(row_of({{"gpu", "AMD MI300X"}}), false).other_hardware);
+  CHECK(machine_of(row_of({{"gpu", "H20"}}), false).other_hardware);
+  CHECK(machine_of(row_of({{"gpu", "not stated"}}), false).other_hardware);
+  CHECK_FALSE(machine_of(row_of({{"gpu", "A100"}, {"fabric", "not stated"}}), true).reason.empty());
+}
+
+TEST_CASE("times of collectives follow from what the row states") {
+  const auto read = [](const char* collective, const char* column, const char* value) {
+    return read_collective_row(row_of({{"collective", collective},
+                                       {"gpu", "A100-SXM4"},
+                                       {"nodes", "1"},
+                                       {"n_gpus", "8"},
+                                       {"size_bytes", "1000000000"},
+                                       {column, value}}));
+  };
+  CHECK(read("all_reduce", "time_us", "8139").seconds == Approx(8139e-6));
+  // Bus bandwidth 175 GB/s: 1 GB x 2 (8-1)/8 / 175 GB/s = 10 ms.
+  CHECK(read("all_reduce", "busbw_GBps", "175").seconds == Approx(0.01));
+  // 1 GB x 7/8 / 175 GB/s = 5 ms.
+  CHECK(read("all_gather", "busbw_GBps", "175").seconds == Approx(0.005));
+  CHECK(read("alltoall", "algbw_GBps", "100").seconds == Approx(0.01));
+  CHECK(read("sendrecv", "busbw_GBps", "100").seconds == Approx(0.01));
+  CHECK_FALSE(read("ib_write_loopback", "busbw_GBps", "20").reason.empty());
+  CHECK_FALSE(read("all_reduce", "notes", "").reason.empty());
+}
+
+TEST_CASE("members lie equally on nodes") {
+  CollectiveRow row;
+  row.ranks = 20;
+  row.nodes = 10;
+  const Placement place = place_of(row, 8);
+  CHECK(place.world == 9 * 8 + 2);
+  CHECK(place.group.member(2) == 8);
+  CHECK(place.group.member(19) == 73);
+  row.ranks = 72, row.nodes = 18, row.hosts_share_nvlink = true;
+  CHECK(place_of(row, 72).world == 72);
+  row.ranks = 64, row.nodes = 4, row.hosts_share_nvlink = false;
+  CHECK_FALSE(place_of(row, 8).reason.empty());
+}
+
+TEST_CASE("times of kernels follow from rates") {
+  const auto product = read_kernel_row(row_of({{"op", "gemm"},
+                                               {"dtype", "bf16"},
+                                               {"M", "1000"},
+                                               {"N", "1000"},
+                                               {"K", "500"},
+                                               {"tflops", "100"}}));
+  CHECK(product.seconds == Approx(1e9 / 100e12));
+  // 3.5 x 4 x 512^2 x 64 x 32 heads x 16 sequences, half of it causal, at 50 TFLOP/s.
+  const auto attention = read_kernel_row(row_of({{"op", "attention"},
+                                                 {"dtype", "fp16"},
+                                                 {"batch", "16"},
+                                                 {"seq", "512"},
+                                                 {"head_dim", "64"},
+                                                 {"heads", "32"},
+                                                 {"causal", "1"},
+                                                 {"pass", "fwd+bwd"},
+                                                 {"impl", "FlashAttention-2"},
+                                                 {"tflops", "50"}}));
+  CHECK(attention.seconds == Approx(3.5 * 4 * 512.0 * 512 * 64 * 32 * 16 / 2 / 50e12));
+  CHECK_FALSE(read_kernel_row(row_of({{"op", "gemm"}, {"dtype", "fp8"}})).reason.empty());
+}
+
+TEST_CASE("a table becomes figures, in JSON as semantics 9 says") {
+  const TemporaryDirectory directory;
+  const std::string table = directory.path() + "/nccl.csv";
+  std::ofstream(table)
+      << "id,series,collective,gpu,gpu_mem_gb,nodes,gpus_per_node,n_gpus,size_bytes,"
+         "time_us,busbw_GBps\n"
+         "X-1,X,all_reduce,A100-SXM4,80,1,8,8,1073741824,8139,\n"
+         "X-2,X,all_reduce,A100-SXM4,80,1,8,8,many,8139,\n"
+         "X-3,X,all_reduce,MI300X,80,1,8,8,1073741824,8139,\n";
+  std::ostringstream out, err;
+  REQUIRE(run_program({"validate", "--data", directory.path(), "--processes", "1", "--json"},
+                      {out, err}) == 0);
+  Json::Value json;
+  std::istringstream(out.str()) >> json;
+  CHECK(json["kinds"]["nccl"]["rows"] == 2);
+  CHECK(json["kinds"]["nccl"]["expressed"] == 1);
+  CHECK(json["kinds"]["nccl"]["other_hardware"] == 1);
+  REQUIRE(json["rows"].size() == 3);
+  CHECK(json["rows"][0]["measured"].asDouble() == Approx(8139e-6));
+  // Never faster than 2 x 7/8 GiB over NVLink's 300 GB/s.
+  CHECK(json["rows"][0]["predicted"].asDouble() > 1073741824 * 1.75 / 300e9);
+  CHECK_THAT(json["rows"][1]["reason"].asString(), Contains("size_bytes \"many\" is no number"));
+
+  std::ofstream(table) << "id,series,gpu\nX-1,X,A100\n";
+  CHECK(run_program({"validate", "--data", table}, {out, err}) == 2);
+  CHECK_THAT(err.str(), Contains("has no column \"collective\"; needed: "));
+}
