@@ -19,17 +19,25 @@ struct CheckpointLayout {
   bool sequence = false;
   std::string fsdp = "auto";  ///< sharding strategy; auto: as `zero` says
   bool offload = false;
+  int64_t pp = 1, virtual_stages = 1;
+  std::string schedule = "1f1b";
+  std::vector<int64_t> stages{};  ///< layers of each (virtual) stage; empty: equally many
 
   std::string name() const {
-    return fmt::format("DP={} EP={} TP={} ETP={} zero={} {} {}{}{}", dp, ep, tp, etp, zero, fsdp,
-                       type, async ? " async" : "", offload ? " offload" : "");
+    return fmt::format("DP={} EP={} TP={} ETP={} PP={}x{} {} zero={} {} {}{}{}", dp, ep, tp, etp,
+                       pp, virtual_stages, schedule, zero, fsdp, type, async ? " async" : "",
+                       offload ? " offload" : "");
   }
   /// Four experts on 16 sequences a step, fp32, AdamW with clipping, balance bias.
   Scenario scenario() const {
     Scenario s = small_training(dp, ep, 4, 2, 1);
     s.model_config.moe_layer_config.bias_update_rate = 0.01;
     s.distributed_config.zero_stage = zero;
-    s.distributed_config.world_size = dp * ep * tp;
+    s.distributed_config.world_size = dp * ep * tp * pp;
+    s.distributed_config.pipeline_parallel_size = pp;
+    s.distributed_config.virtual_pipeline_size = virtual_stages;
+    s.distributed_config.pipeline_schedule = schedule;
+    s.distributed_config.layers_per_stage = stages;
     s.distributed_config.tensor_parallel_size = tp;
     s.distributed_config.expert_tensor_parallel_size = etp;
     s.distributed_config.sequence_parallel = sequence;
@@ -49,6 +57,16 @@ struct CheckpointLayout {
   }
 };
 
+/// Stages, in words of their own because the list of factors is long.
+inline CheckpointLayout pipelined(CheckpointLayout layout, int64_t pp, std::vector<int64_t> stages,
+                                  const std::string& schedule = "1f1b") {
+  layout.pp = pp;
+  layout.virtual_stages = static_cast<int64_t>(stages.size()) / pp;
+  layout.schedule = schedule;
+  layout.stages = std::move(stages);
+  return layout;
+}
+
 inline std::vector<CheckpointLayout> saving_layouts() {
   return {{1, 1, 0, "sharded", false},
           {2, 1, 1, "full", false},
@@ -58,7 +76,10 @@ inline std::vector<CheckpointLayout> saving_layouts() {
           {4, 2, 1, "sharded", true},
           {1, 8, 3, "sharded", false, 1, 1, false, "auto", true},
           {16, 1, 2, "full", false},
-          {1, 2, 1, "sharded", false, 2, 2, true}};
+          {1, 2, 1, "sharded", false, 2, 2, true},
+          // Tied embeddings on the first and the last stage, which have no layer.
+          pipelined({1, 1}, 4, {0, 1, 1, 0}),
+          pipelined({2, 1, 1, "full"}, 2, {1, 0, 0, 1}, "interleaved_1f1b")};
 }
 
 inline std::vector<CheckpointLayout> loading_layouts() {
@@ -73,7 +94,10 @@ inline std::vector<CheckpointLayout> loading_layouts() {
           {2, 2, 1, "sharded", false, 2, 1},
           {4, 2, 3},
           {2, 2, 0, "full", false, 1, 1, false, "HYBRID_SHARD"},
-          {2, 4, 0, "sharded", false, 1, 1, false, "SHARD_GRAD_OP", true}};
+          {2, 4, 0, "sharded", false, 1, 1, false, "SHARD_GRAD_OP", true},
+          pipelined({2, 2, 3}, 2, {1, 1}, "zb_h1"),
+          pipelined({1, 2, 0, "sharded", false, 2, 1}, 2, {0, 1, 1, 0}, "interleaved_1f1b"),
+          pipelined({1, 4}, 3, {2, 0, 0})};
 }
 
 }  // namespace moetwin::test
