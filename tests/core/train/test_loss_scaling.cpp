@@ -128,57 +128,105 @@ TEST_CASE("a power of two as the scale changes no bit of an fp32 training: every
   }
 }
 
+namespace {
+
+/// Trains eight steps in fp16 with an infinite gradient on one rank in step 3, and checks what all
+/// ranks do. False: that rank counts nothing in the norm (its part is counted elsewhere), so
+/// nothing was done.
+bool check_overflow_on(int64_t sick, const Scenario& s) {
+  TrainRunOptions options;
+  options.look_at_gradients = [sick](Trainer& trainer, int64_t step) {
+    if (step == 3 && trainer.rank() == sick)
+      for (FlatGroup& group : trainer.groups())
+        if (group.counts_in_norm()) {
+          FillAttr infinite;
+          infinite.value = std::numeric_limits<double>::infinity();
+          trainer.context().launch(
+              fill(group.gradient(group.own_begin(group.buckets()[0]), 1), infinite));
+          break;
+        }
+    return std::vector<double>{};
+  };
+  options.look_after_step = [](Trainer& trainer, int64_t) {
+    bool counts = false;
+    double sum = 0;
+    for (FlatGroup& group : trainer.groups()) {
+      counts |= group.counts_in_norm();
+      group.for_each_piece(trainer.context(), [&](const StatePiece& piece) {
+        for (const double w : to_doubles(trainer, piece.weight)) sum += std::abs(w);
+        for (const double m : to_doubles(trainer, piece.m)) sum += std::abs(m);
+      });
+    }
+    return std::vector<double>{sum, counts ? 1.0 : 0.0};
+  };
+  options.look_at_row = [](const StepRow& row) {
+    return std::vector<double>{row.loss_scale, row.skipped ? 1.0 : 0.0};
+  };
+  const TrainResult result = train_in_child(s, options);
+  if (result.seen.at(static_cast<size_t>(sick)).at(1) == 0) return false;
+  REQUIRE(result.rows.size() == 16);
+  for (size_t step = 1; step <= 8; ++step) {
+    CAPTURE(step);
+    const double scale = result.rows[2 * step - 2], skipped = result.rows[2 * step - 1];
+    // 1024 to step 3, 512 from step 4, 1024 again after three clean steps.
+    CHECK(scale == (step <= 3 || step >= 7 ? 1024 : 512));
+    CHECK(skipped == (step == 3 ? 1 : 0));
+    for (const auto& of_rank : result.seen) {
+      REQUIRE(of_rank.size() == 16);
+      const double now = of_rank[2 * step - 2];
+      CHECK(std::isfinite(now));
+      // Weights and moments stay at the skipped step and move at all others.
+      if (step > 1) CHECK((now == of_rank[2 * step - 4]) == (step == 3));
+    }
+  }
+  // Replicas are still replicas.
+  std::map<std::string, uint64_t> first;
+  for (const auto& of_rank : result.checksums)
+    for (const auto& [name, hash] : of_rank) CHECK(first.emplace(name, hash).first->second == hash);
+  CHECK(std::isfinite(result.losses.back()));
+  return true;
+}
+
+}  // namespace
+
 TEST_CASE("an overflow on one rank skips the step on all, and the scale recovers",
           "[P133][P135][P136]") {
   for (const auto& [dp, ep] : std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {2, 2}, {1, 4}}) {
     CAPTURE(dp, ep);
-    const Scenario s = scaled(dp, ep, "dynamic", "fp16");
-    const int64_t sick = ep - 1;  // the first copy of the last experts: it counts in the norm
-    TrainRunOptions options;
-    options.look_at_gradients = [sick](Trainer& trainer, int64_t step) {
-      if (step == 3 && trainer.rank() == sick)
-        for (FlatGroup& group : trainer.groups())
-          if (group.counts_in_norm()) {
-            FillAttr infinite;
-            infinite.value = std::numeric_limits<double>::infinity();
-            trainer.context().launch(fill(group.gradient(0, 1), infinite));
-            break;
-          }
-      return std::vector<double>{};
-    };
-    options.look_after_step = [](Trainer& trainer, int64_t) {
-      double sum = 0;
-      for (FlatGroup& group : trainer.groups())
-        group.for_each_piece(trainer.context(), [&](const StatePiece& piece) {
-          for (const double w : to_doubles(trainer, piece.weight)) sum += std::abs(w);
-          for (const double m : to_doubles(trainer, piece.m)) sum += std::abs(m);
-        });
-      return std::vector<double>{sum};
-    };
-    options.look_at_row = [](const StepRow& row) {
-      return std::vector<double>{row.loss_scale, row.skipped ? 1.0 : 0.0};
-    };
-    const TrainResult result = train_in_child(s, options);
-    REQUIRE(result.rows.size() == 16);
-    for (size_t step = 1; step <= 8; ++step) {
-      CAPTURE(step);
-      const double scale = result.rows[2 * step - 2], skipped = result.rows[2 * step - 1];
-      // 1024 to step 3, 512 from step 4, 1024 again after three clean steps.
-      CHECK(scale == (step <= 3 || step >= 7 ? 1024 : 512));
-      CHECK(skipped == (step == 3 ? 1 : 0));
-      for (const auto& of_rank : result.seen) {
-        REQUIRE(of_rank.size() == 8);
-        CHECK(std::isfinite(of_rank[step - 1]));
-        // Weights and moments stay at the skipped step and move at all others.
-        if (step > 1) CHECK((of_rank[step - 1] == of_rank[step - 2]) == (step == 3));
-      }
+    // The first copy of the last experts: it counts in the norm.
+    CHECK(check_overflow_on(ep - 1, scaled(dp, ep, "dynamic", "fp16")));
+  }
+}
+
+TEST_CASE("an overflow anywhere in TP, EP, DP and the pipeline skips the step on all", "[P133]") {
+  const auto of = [](int64_t dp, int64_t ep, int64_t tp, int64_t etp, int64_t pp, int64_t zero) {
+    Scenario s = scaled(dp, ep, "dynamic", "fp16");
+    DistributedConfig& d = s.distributed_config;
+    d.world_size = dp * ep * tp * pp;
+    d.tensor_parallel_size = tp;
+    d.expert_tensor_parallel_size = etp;
+    d.pipeline_parallel_size = pp;
+    d.zero_stage = zero;
+    s.training_config.global_batch_size = 8;
+    return s;
+  };
+  struct Case {
+    Scenario scenario;
+    int64_t counting;  ///< ranks that add to the norm
+  };
+  // With EP 2, TP 2 and split experts each of the four ranks of a stage has experts of its own;
+  // with whole experts the second pair of ranks has what the first has; with ZeRO 1 and 3 every
+  // rank adds its share.
+  for (const Case& c : std::vector<Case>{{of(1, 2, 2, 2, 2, 0), 8},
+                                         {of(1, 2, 2, 1, 2, 0), 4},
+                                         {of(2, 2, 1, 1, 2, 1), 8},
+                                         {of(2, 1, 2, 1, 2, 3), 8}}) {
+    int64_t counting = 0;
+    for (int64_t sick = 0; sick < 8; ++sick) {
+      CAPTURE(sick, c.scenario.distributed_config.zero_stage);
+      counting += check_overflow_on(sick, c.scenario);
     }
-    // Replicas are still replicas.
-    std::map<std::string, uint64_t> first;
-    for (const auto& of_rank : result.checksums)
-      for (const auto& [name, hash] : of_rank)
-        CHECK(first.emplace(name, hash).first->second == hash);
-    CHECK(std::isfinite(result.losses.back()));
+    CHECK(counting == c.counting);
   }
 }
 

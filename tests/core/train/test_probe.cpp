@@ -59,7 +59,35 @@ std::vector<Probed> probe_rows(const Scenario& s, TrainResult* whole = nullptr) 
 Scenario one_rank(Scenario s) {
   DistributedConfig& d = s.distributed_config;
   d.world_size = d.data_parallel_size = d.expert_parallel_size = 1;
+  d.tensor_parallel_size = d.pipeline_parallel_size = d.virtual_pipeline_size = 1;
   return s;
+}
+
+}  // namespace
+
+namespace {
+
+void check_same(const std::vector<Probed>& rows, const std::vector<Probed>& expected) {
+  REQUIRE(rows.size() == expected.size());
+  double moved = 0;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    CAPTURE(i);
+    const Probed &a = rows[i], &b = expected[i];
+    CHECK(a.step == b.step);
+    CHECK(a.layer == b.layer);
+    CHECK(a.share == b.share);
+    if (i < 2)
+      CHECK((std::isnan(a.churn) && std::isnan(b.churn)));
+    else
+      CHECK(a.churn == b.churn);
+    CHECK(a.entropy == Approx(b.entropy).epsilon(1e-9));
+    CHECK(a.logit_std == Approx(b.logit_std).epsilon(1e-9));
+    CHECK(a.harm == b.harm);
+    CHECK(a.bias == b.bias);
+    CHECK((a.entropy > 0 && a.entropy < 1 && a.harm > 0 && a.harm < 1));
+    moved += i < 2 ? 0 : a.churn;
+  }
+  CHECK(moved > 0);
 }
 
 }  // namespace
@@ -78,32 +106,36 @@ TEST_CASE("every layout gives the same probe") {
   s.routing.probe.sequences = 7;  // micro-batches of 2, 2, 2 and 1
   const std::vector<Probed> expected = probe_rows(one_rank(s));
   REQUIRE(expected.size() == 24);
-  double moved = 0;
   for (const auto& [dp, ep] : std::vector<std::pair<int64_t, int64_t>>{{4, 1}, {1, 4}, {2, 2}}) {
     CAPTURE(dp, ep);
     s.distributed_config.data_parallel_size = dp;
     s.distributed_config.expert_parallel_size = ep;
-    const std::vector<Probed> rows = probe_rows(s);
-    REQUIRE(rows.size() == expected.size());
-    for (size_t i = 0; i < rows.size(); ++i) {
-      CAPTURE(i);
-      const Probed &a = rows[i], &b = expected[i];
-      CHECK(a.step == b.step);
-      CHECK(a.layer == b.layer);
-      CHECK(a.share == b.share);
-      if (i < 2)
-        CHECK((std::isnan(a.churn) && std::isnan(b.churn)));
-      else
-        CHECK(a.churn == b.churn);
-      CHECK(a.entropy == Approx(b.entropy).epsilon(1e-9));
-      CHECK(a.logit_std == Approx(b.logit_std).epsilon(1e-9));
-      CHECK(a.harm == b.harm);
-      CHECK(a.bias == b.bias);
-      CHECK((a.entropy > 0 && a.entropy < 1 && a.harm > 0 && a.harm < 1));
-      moved += i < 2 ? 0 : a.churn;
-    }
+    check_same(probe_rows(s), expected);
   }
-  CHECK(moved > 0);
+  // Stages and TP ranks, which route alike: the micro-batches are as many and as large.
+  struct Split {
+    int64_t ep, tp, etp, pp, chunks;
+    bool sequence;
+  };
+  for (const Split& split : {Split{2, 1, 1, 2, 1, false}, Split{1, 1, 1, 2, 2, false},
+                             Split{2, 2, 1, 1, 1, false}, Split{1, 2, 2, 2, 1, true}}) {
+    CAPTURE(split.ep, split.tp, split.etp, split.pp, split.chunks);
+    Scenario of_split = s;
+    DistributedConfig& d = of_split.distributed_config;
+    d.data_parallel_size = 1;
+    d.expert_parallel_size = split.ep;
+    d.tensor_parallel_size = split.tp;
+    d.expert_tensor_parallel_size = split.etp;
+    d.pipeline_parallel_size = split.pp;
+    d.virtual_pipeline_size = split.chunks;
+    if (split.chunks > 1) {
+      d.pipeline_schedule = "interleaved_1f1b";
+      d.layers_per_stage = {1, 0, 0, 1};
+    }
+    d.sequence_parallel = split.sequence;
+    d.world_size = split.ep * split.tp * split.pp;
+    check_same(probe_rows(of_split), expected);
+  }
 }
 
 TEST_CASE("without noise the probe of step 1 routes as the training batch does") {
