@@ -24,6 +24,12 @@ void take_batch(JsonMembers& in, ScenarioDraft& draft) {
 void take_optimizer(JsonMembers& in, ScenarioDraft& draft) {
   const std::string kind =
       in.take("optimizer.type").isString() ? in.take("optimizer.type").asString() : std::string();
+  // Where the file does not say, DeepSpeed's defaults: the betas of PyTorch, no decay.
+  if (!kind.empty()) {
+    draft.set(kTraining + "beta1", 0.9);
+    draft.set(kTraining + "beta2", 0.999);
+    draft.set(kTraining + "weight_decay", 0);
+  }
   if (kind == "SGD") {
     draft.set(kTraining + "optimizer", "sgd");
   } else if (!kind.empty() && kind != "AdamW" && kind != "Adam" && kind != "FusedAdam") {
@@ -39,7 +45,10 @@ void take_optimizer(JsonMembers& in, ScenarioDraft& draft) {
     draft.set(kTraining + "beta1", betas[0]);
     draft.set(kTraining + "beta2", betas[1]);
   }
-  in.take("gradient_clipping", kTraining + "max_grad_norm");
+  const Json::Value& clip = in.take("gradient_clipping");
+  draft.set(kTraining + "max_grad_norm", clip.isNumeric() ? clip : Json::Value(0));
+  if (!clip.isNumeric())
+    draft.note("max_grad_norm 0: DeepSpeed does not clip where gradient_clipping is not given");
 }
 
 void take_schedule(JsonMembers& in, ScenarioDraft& draft) {
@@ -84,15 +93,39 @@ void take_precision(JsonMembers& in, ScenarioDraft& draft) {
   draft.set(scaling + "minimum_scale", number("fp16.min_loss_scale", 1));
 }
 
+void take_offload(JsonMembers& in, ScenarioDraft& draft) {
+  const auto to_cpu = [&in](const std::string& path) {
+    const Json::Value& device = in.take(path + ".device");
+    if (!device.isString() || device.asString() == "none") return false;
+    if (device.asString() != "cpu") in.leave(path + ".device", "legal: cpu, none");
+    return device.asString() == "cpu";
+  };
+  const std::string zero = "zero_optimization.";
+  const bool parameters = to_cpu(zero + "offload_param"),
+             optimizer = to_cpu(zero + "offload_optimizer");
+  if (parameters) draft.set(kDistributed + "fsdp.cpu_offload", true);
+  if (parameters != optimizer)
+    in.leave(zero + (parameters ? "offload_param" : "offload_optimizer") + ".device",
+             parameters ? "the optimizer state goes to the CPU too: fsdp.cpu_offload is one key"
+                        : "legal: fsdp.cpu_offload, which offloads sharded parameters too");
+}
+
 void take_zero(JsonMembers& in, ScenarioDraft& draft) {
   in.take("zero_optimization.stage", kDistributed + "zero_stage");
   in.take("zero_optimization.overlap_comm",
           kDistributed + "comm_optimization.gradient_reduction_overlap");
-  const Json::Value& offload = in.take("zero_optimization.offload_param.device");
-  if (offload.isString() && offload.asString() == "cpu") {
-    draft.set(kDistributed + "fsdp.cpu_offload", true);
-    in.take("zero_optimization.offload_optimizer.device");
-  }
+  take_offload(in, draft);
+  // The type of gradients on the wire.
+  const Json::Value& wire = in.take("communication_data_type");
+  const Json::Value& stage = in.take("zero_optimization.stage");
+  if (wire.isString() && stage.isIntegral() && stage.asInt() >= 2)
+    draft.set(kDistributed + "fsdp.mixed_precision.reduce_dtype", wire);
+  else if (!wire.isNull())
+    in.leave("communication_data_type", "legal with sharded gradients (zero_stage 2 or 3)");
+  for (const char* path :
+       {"zero_optimization.mics_shard_size", "zero_optimization.zero_hpz_partition_size"})
+    if (!in.take(path).isNull())
+      in.leave(path, "legal: fsdp.sharding_strategy HYBRID_SHARD, which shards inside a node");
   const Json::Value& bucket = in.take("zero_optimization.reduce_bucket_size");
   if (!bucket.isNumeric()) return;
   draft.set(kDistributed + "comm_optimization.gradient_bucket_bytes",
@@ -100,6 +133,11 @@ void take_zero(JsonMembers& in, ScenarioDraft& draft) {
   draft.note(
       "gradient_bucket_bytes = 4 x reduce_bucket_size: DeepSpeed counts elements, gradients "
       "here have 4 bytes");
+}
+
+void take_tensor_parallel(JsonMembers& in) {
+  in.take("tensor_parallel.autotp_size", kDistributed + "tensor_parallel_size");
+  in.take("tensor_parallel.tp_size", kDistributed + "tensor_parallel_size");
 }
 
 void take_experts(JsonMembers& in, ScenarioDraft& draft) {
@@ -127,6 +165,7 @@ void import_deepspeed(const std::string& text, const std::string& name, Scenario
   take_schedule(in, *draft);
   take_precision(in, *draft);
   take_zero(in, *draft);
+  take_tensor_parallel(in);
   take_experts(in, *draft);
   in.take("steps_per_print", "output.log_every");
   in.leave_rest("no counterpart");

@@ -9,18 +9,10 @@
 #include <optional>
 #include <stdexcept>
 
-#include "core/base/error.h"
-#include "core/scenario/shell_words.h"
+#include "core/scenario/megatron_arguments.h"
 
 namespace moetwin {
 namespace {
-
-struct Argument {
-  std::string name;  ///< without the dashes
-  std::vector<std::string> values;
-  int line = 0;
-  bool used = false;
-};
 
 /// Arguments that have no counterpart because what they choose is always so here, or is no matter
 /// of a scenario.
@@ -55,111 +47,49 @@ constexpr std::pair<const char*, const char*> kReasons[] = {
     {"master_port", "from the environment"},
     {"master-port", "from the environment"},
     {"rdzv_endpoint", "from the environment"},
-    {"rdzv_backend", "from the environment"}};
+    {"rdzv_backend", "from the environment"},
+    {"moe-shared-expert-overlap", "the shared expert always runs beside the exchange"},
+    {"overlap-p2p-communication", "transfers between stages always run beside compute"},
+    {"overlap-p2p-communication-warmup-flush",
+     "transfers between stages always run beside compute"},
+    {"no-overlap-p2p-communication", "transfers between stages always run beside compute"},
+    {"tp-comm-overlap", "collectives of TP are not overlapped"},
+    {"delay-wgrad-compute", "legal: pipeline_schedule zb_h1, which delays gradients of parameters"},
+    {"optimizer-cpu-offload", "legal: fsdp.cpu_offload, with sharded parameters"},
+    {"cpu-offloading", "activations stay on the GPU"},
+    {"distribute-saved-activations", "legal: sequence_parallel"},
+    {"ckpt-format", "one format, which any layout loads"},
+    {"use-dist-ckpt", "checkpoints are always free of the layout"},
+    {"dist-ckpt-format", "one format, which any layout loads"},
+    {"ckpt-fully-parallel-save", "checkpoint.type sharded: every rank writes what it owns"},
+    {"ckpt-fully-parallel-load", "every rank reads what it needs"}};
 
 class Importer {
  public:
-  Importer(std::string file, ScenarioDraft* draft) : file_(std::move(file)), draft_(*draft) {}
-
-  void read(const std::string& text) {
-    const ShellScript script = read_shell(text);
-    for (const auto& command : script.commands) {
-      for (size_t i = 0; i < command.size(); ++i) {
-        if (command[i].text.rfind("--", 0) != 0 || command[i].text.size() == 2) continue;
-        Argument argument;
-        argument.line = command[i].line;
-        const std::string body = command[i].text.substr(2);
-        const size_t equals = body.find('=');
-        argument.name = body.substr(0, equals);
-        if (equals != std::string::npos) argument.values.push_back(body.substr(equals + 1));
-        while (i + 1 < command.size() && command[i + 1].text.rfind("--", 0) != 0 &&
-               !(command[i + 1].text.size() > 3 &&
-                 command[i + 1].text.compare(command[i + 1].text.size() - 3, 3, ".py") == 0))
-          argument.values.push_back(command[++i].text);
-        arguments_.push_back(std::move(argument));
-      }
-    }
-    for (const std::string& line : script.unread)
-      draft_.leave(file_ + ":" + line, "a condition or loop: passed over");
-    if (!find("num-layers") && !find("hidden-size"))
-      throw Error(
-          ErrorClass::configuration,
-          fmt::format("{}: no command with Megatron's arguments; legal: a shell script or a "
-                      "list of arguments with --num-layers, --hidden-size, ...",
-                      file_));
-  }
+  Importer(MegatronArguments& in, ScenarioDraft& draft) : in_(in), draft_(draft) {}
 
   void run() {
     model();
     experts();
     training();
-    distribution();
+    import_megatron_layout(in_, all_ranks_ ? expert_count_ : 0, &draft_);
     data();
-    for (const Argument& a : arguments_) {
-      if (a.used) continue;
-      const char* reason = "no counterpart";
-      for (const auto& [name, known] : kReasons)
-        if (a.name == name) reason = known;
-      leave(a, reason);
-    }
+    in_.leave_rest([](const std::string& name) {
+      for (const auto& [known, reason] : kReasons)
+        if (name == known) return reason;
+      return "no counterpart";
+    });
   }
 
  private:
-  // The last of that name, as in argparse.
-  Argument* find(const std::string& name) {
-    for (size_t i = arguments_.size(); i-- > 0;)
-      if (arguments_[i].name == name) return &arguments_[i];
-    return nullptr;
-  }
-
-  bool flag(const std::string& name) {
-    Argument* a = find(name);
-    if (a) a->used = true;
-    return a != nullptr;
-  }
-
-  std::optional<std::string> text(const std::string& name) {
-    Argument* a = find(name);
-    if (!a || a->values.empty()) return std::nullopt;
-    a->used = true;
-    return a->values.front();
-  }
-
-  std::optional<double> number(const std::string& name) {
-    const auto value = text(name);
-    if (!value) return std::nullopt;
-    size_t read = 0;
-    double result = 0;
-    try {
-      result = std::stod(*value, &read);
-    } catch (const std::logic_error&) {
-    }
-    if (read != value->size())
-      throw Error(ErrorClass::configuration,
-                  fmt::format("{}:{}: --{} {}: no number; a value that a script computes must be "
-                              "written out",
-                              file_, find(name)->line, name, *value));
-    return result;
-  }
-
-  std::optional<int64_t> integer(const std::string& name) {
-    const auto value = number(name);
-    if (!value) return std::nullopt;
-    return std::llround(*value);
-  }
-
-  void leave(const Argument& a, const std::string& reason) {
-    draft_.leave(fmt::format("{}:{}: --{} {}", file_, a.line, a.name, fmt::join(a.values, " ")),
-                 reason);
-  }
-  void leave(const std::string& name, const std::string& reason) {
-    if (Argument* a = find(name)) {
-      a->used = true;
-      leave(*a, reason);
-    } else {
-      draft_.leave(file_ + ": --" + name, reason);
-    }
-  }
+  using Argument = MegatronArguments::Argument;
+  Argument* find(const std::string& name) { return in_.find(name); }
+  bool flag(const std::string& name) { return in_.flag(name); }
+  std::optional<std::string> text(const std::string& name) { return in_.text(name); }
+  std::optional<double> number(const std::string& name) { return in_.number(name); }
+  std::optional<int64_t> integer(const std::string& name) { return in_.integer(name); }
+  void leave(Argument& a, const std::string& reason) { in_.leave(a, reason); }
+  void leave(const std::string& name, const std::string& reason) { in_.leave(name, reason); }
   void set(const std::string& key, const Json::Value& value) { draft_.set(key, value); }
   void take(const std::string& key, std::optional<int64_t> value) {
     if (value) set(key, Json::Value(Json::Int64(*value)));
@@ -176,18 +106,16 @@ class Importer {
   void schedule(int64_t steps);
   void loss_scale();
   void recompute();
-  void distribution();
   void data();
 
-  const std::string file_;
+  MegatronArguments& in_;
   ScenarioDraft& draft_;
-  std::vector<Argument> arguments_;
-  int64_t expert_count_ = 0, ep_ = 0, batch_ = 0;
+  int64_t expert_count_ = 0, batch_ = 0;
   bool all_ranks_ = false;  ///< experts are spread over all data-parallel ranks
 };
 
 const std::string kModel = "model_config.", kMoe = "model_config.moe_layer_config.",
-                  kTraining = "training_config.", kDistributed = "distributed_config.";
+                  kTraining = "training_config.";
 
 void Importer::model() {
   take(kModel + "num_layers", integer("num-layers"));
@@ -395,6 +323,11 @@ void Importer::recompute() {
   const auto granularity = text("recompute-granularity");
   if (flag("recompute-activations") || granularity)
     set(kTraining + "recompute", granularity.value_or("selective"));
+  // One layer at a time, all of them, is what full recompute does here.
+  const auto each = integer("recompute-num-layers");
+  if (const auto method = text("recompute-method"); method && *method != "uniform")
+    leave("recompute-method", "legal: uniform; every layer is recomputed");
+  if (each && each != 1) leave("recompute-num-layers", "legal: 1; each layer keeps its own input");
   const Argument* modules = find("recompute-modules");
   if (!modules) return;
   Json::Value names(Json::arrayValue);
@@ -447,47 +380,6 @@ void Importer::loss_scale() {
   set(prefix + "hysteresis", Json::Value(Json::Int64(integer("hysteresis").value_or(2))));
 }
 
-void Importer::distribution() {
-  const int64_t tp = integer("tensor-model-parallel-size").value_or(1);
-  const int64_t pp = integer("pipeline-model-parallel-size").value_or(1);
-  const int64_t cp = integer("context-parallel-size").value_or(1);
-  int64_t ep = integer("expert-model-parallel-size").value_or(1);
-  const int64_t etp = integer("expert-tensor-parallel-size").value_or(tp);
-  int64_t per_node = 0, nodes = 1, world = 0;
-  for (const char* name : {"nproc_per_node", "nproc-per-node"})
-    if (const auto n = integer(name)) per_node = *n;
-  for (const char* name : {"nnodes"})
-    if (const auto n = integer(name)) nodes = *n;
-  if (const auto n = integer("world-size")) world = *n;
-  if (world == 0) world = per_node * nodes;
-  if (world == 0) {
-    world = std::max(tp * cp, etp * ep) * pp;
-    draft_.note(
-        fmt::format("world_size {}: the fewest ranks that the sizes allow, since no launcher "
-                    "names how many there are",
-                    world));
-  }
-  if (all_ranks_) ep = std::min(expert_count_, world / (tp * pp * cp));
-  const auto put = [&](const char* key, int64_t value) {
-    set(kDistributed + key, Json::Value(Json::Int64(value)));
-  };
-  put("world_size", world);
-  put("data_parallel_size", std::max<int64_t>(1, world / (ep * etp * pp)));
-  put("expert_parallel_size", ep);
-  put("tensor_parallel_size", tp);
-  put("pipeline_parallel_size", pp);
-  if (cp > 1) put("context_parallel_size", cp);
-  if (etp != tp) {
-    put("expert_tensor_parallel_size", etp);
-    set(kDistributed + "parallel_folding", true);
-    put("dense_data_parallel_size", std::max<int64_t>(1, world / (tp * pp * cp)));
-  }
-  if (flag("use-distributed-optimizer")) put("zero_stage", 1);
-  set(kDistributed + "comm_optimization.gradient_reduction_overlap", flag("overlap-grad-reduce"));
-  if (flag("overlap-moe-expert-parallel-comm"))
-    set(kDistributed + "comm_optimization.all_to_all_overlap", true);
-}
-
 void Importer::data() {
   if (flag("mock-data")) set("data.format", "synthetic");
   Argument* path = find("data-path");
@@ -521,9 +413,8 @@ void Importer::data() {
 }  // namespace
 
 void import_megatron(const std::string& text, const std::string& name, ScenarioDraft* draft) {
-  Importer importer(std::filesystem::path(name).filename().string(), draft);
-  importer.read(text);
-  importer.run();
+  MegatronArguments arguments(std::filesystem::path(name).filename().string(), text, draft);
+  Importer(arguments, *draft).run();
 }
 
 }  // namespace moetwin

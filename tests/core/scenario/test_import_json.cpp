@@ -109,6 +109,54 @@ TEST_CASE("a model from config.json and its training from ds_config.json make on
                                        Contains("output_router_logits is not true"));
 }
 
+namespace {
+
+/// The scenario of a ds_config.json over Mixtral, with what is left out and noted.
+std::pair<Scenario, std::string> with_deepspeed(const std::string& config) {
+  ScenarioDraft draft;
+  import_huggingface(kMixtral, "config.json", &draft);
+  import_deepspeed(config, "ds.json", &draft);
+  draft.set("distributed_config.world_size", 4);
+  draft.set("distributed_config.data_parallel_size", 4);
+  draft.set("data.format", "synthetic");
+  const ImportedScenario result = draft.finish("config.json");
+  INFO(result.problems << result.text);
+  REQUIRE(result.problems.empty());
+  return {parse_scenario(result.text, "x.json"), joined(result.left_out) + joined(result.notes)};
+}
+
+}  // namespace
+
+TEST_CASE("ds_config.json: offload, types on the wire, and DeepSpeed's own defaults") {
+  auto [s, said] = with_deepspeed(R"({"train_batch_size": 8, "bf16": {"enabled": true},
+    "communication_data_type": "bf16", "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+    "zero_optimization": {"stage": 3, "offload_param": {"device": "cpu", "pin_memory": true},
+                          "offload_optimizer": {"device": "cpu"}}})");
+  CHECK(s.distributed_config.zero_stage == 3);
+  CHECK(s.distributed_config.fsdp.cpu_offload);
+  CHECK(s.distributed_config.fsdp.mixed_precision.reduce_dtype == "bf16");
+  CHECK(s.training_config.dtype == "bf16");
+  CHECK(s.training_config.beta2 == 0.999);
+  CHECK(s.training_config.weight_decay == 0);
+  CHECK(s.training_config.max_grad_norm == 0);
+  CHECK_THAT(said, Contains("max_grad_norm 0: DeepSpeed does not clip") &&
+                       Contains("offload_param.pin_memory"));
+
+  std::tie(s, said) = with_deepspeed(R"({"train_batch_size": 8, "communication_data_type": "fp16",
+    "fp16": {"enabled": true, "loss_scale": 128}, "gradient_clipping": 0.25,
+    "zero_optimization": {"stage": 1, "offload_optimizer": {"device": "cpu"},
+                          "mics_shard_size": 2}})");
+  CHECK(s.distributed_config.zero_stage == 1);
+  CHECK_FALSE(s.distributed_config.fsdp.cpu_offload);
+  CHECK(s.training_config.loss_scaling.mode == "static");
+  CHECK(s.training_config.loss_scaling.initial_scale == 128);
+  CHECK(s.training_config.max_grad_norm == 0.25);
+  for (const char* line : {"offload_optimizer.device = \"cpu\" (legal: fsdp.cpu_offload",
+                           "communication_data_type = \"fp16\" (legal with sharded gradients",
+                           "mics_shard_size = 2 (legal: fsdp.sharding_strategy HYBRID_SHARD"})
+    CHECK_THAT(said, Contains(line));
+}
+
 TEST_CASE("Qwen3-MoE and OLMoE keep raw or normalised weights as their files say") {
   const auto routed = [](const char* text) {
     ScenarioDraft draft;

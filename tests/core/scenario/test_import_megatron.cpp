@@ -197,6 +197,54 @@ torchrun --nproc-per-node 8 --nnodes 4 pretrain_gpt.py "${ARGS[@]}"
   CHECK_THAT(joined(result.notes), Contains("0.01 x 12 MoE layers"));
 }
 
+TEST_CASE("Megatron-Core's layouts: stages, virtual stages, sequence parallel, sharding") {
+  const std::string model =
+      "--num-layers 24 --hidden-size 1024 --num-attention-heads 16 --seq-length 2048 "
+      "--num-experts 8 --vocab-size 1000 --micro-batch-size 1 --global-batch-size 64 --bf16 "
+      "--mock-data ";
+  const ImportedScenario piped = imported(
+      model +
+      "--tensor-model-parallel-size 2 --sequence-parallel --pipeline-model-parallel-size 4 "
+      "--num-layers-per-virtual-pipeline-stage 3 --expert-model-parallel-size 2 --world-size 16 "
+      "--use-distributed-optimizer --ddp-bucket-size 1000000 --distributed-timeout-minutes 2 "
+      "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1 "
+      "--overlap-param-gather --grad-reduce-in-bf16 --tp-comm-overlap");
+  const DistributedConfig& d = scenario(piped).distributed_config;
+  CHECK(d.sequence_parallel);
+  CHECK(d.pipeline_parallel_size == 4);
+  CHECK(d.virtual_pipeline_size == 2);  // 24 / (4 x 3)
+  CHECK(d.pipeline_schedule == "interleaved_1f1b");
+  CHECK(d.expert_tensor_parallel_size == 0);  // that of TP, as there
+  CHECK(d.zero_stage == 1);
+  CHECK(d.comm_optimization.gradient_bucket_bytes == 4000000);
+  CHECK(d.timeout_seconds == 120);
+  CHECK(scenario(piped).training_config.recompute == "full");
+  const std::string left = joined(piped.left_out);
+  CHECK_THAT(left, Contains("--overlap-param-gather") &&
+                       Contains("--grad-reduce-in-bf16  (legal with sharded gradients") &&
+                       Contains("--tp-comm-overlap  (collectives of TP are not overlapped)"));
+  CHECK_THAT(left, !Contains("sequence-parallel") && !Contains("recompute"));
+
+  const ImportedScenario uneven = imported(
+      model +
+      "--pipeline-model-parallel-size 4 --decoder-first-pipeline-num-layers 5 "
+      "--decoder-last-pipeline-num-layers 3 --sequence-parallel --recompute-granularity full "
+      "--recompute-method block --recompute-num-layers 4 --use-megatron-fsdp "
+      "--data-parallel-sharding-strategy optim_grads_params --grad-reduce-in-bf16 "
+      "--num-distributed-optimizer-instances 2");
+  const DistributedConfig& u = scenario(uneven).distributed_config;
+  CHECK_FALSE(u.sequence_parallel);  // Megatron turns it off at TP 1
+  CHECK(u.num_layers_in_first_pipeline_stage == 5);
+  CHECK(u.num_layers_in_last_pipeline_stage == 3);
+  CHECK(u.pipeline_schedule == "1f1b");
+  CHECK(u.zero_stage == 3);
+  CHECK(u.fsdp.mixed_precision.reduce_dtype == "bf16");
+  CHECK_THAT(joined(uneven.left_out),
+             Contains("--recompute-method block (legal: uniform") &&
+                 Contains("--recompute-num-layers 4") &&
+                 Contains("--num-distributed-optimizer-instances 2 (legal: fsdp."));
+}
+
 TEST_CASE("a softmax over the chosen is the chosen's share of the softmax over all") {
   const std::string base =
       "x.py --num-layers 2 --hidden-size 64 --num-attention-heads 2 "
