@@ -15,6 +15,7 @@
 #include "backends/sim/calibration/profile_json.h"
 #include "cli/calibrate_text.h"
 #include "cli/machines.h"
+#include "cli/shipped.h"
 #include "cli/text_file.h"
 #include "cli/verbs.h"
 #include "core/base/error.h"
@@ -178,8 +179,7 @@ int run_calibrate(CalibrateArguments a, const Output& output) {
   if (a.out.empty()) return 0;
   const std::string description =
       fmt::format("Calibrated from {}; what was not measured is of {}", m->machine, base.name);
-  const std::string text =
-      profile_text(base.text, description, m->device_name, fit.figures);
+  const std::string text = profile_text(base.text, description, m->device_name, fit.figures);
   parse_cluster_profile(text, a.out);  // before anything is written: it must be readable
   OutputFile file(a.out);
   file.write(text);

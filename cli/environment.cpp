@@ -26,7 +26,7 @@ std::string processor() {
 
 Json::Value environment_json() {
   Json::Value e;
-  e["program"] = "moetwin 0.1.0";
+  e["program"] = "moetwin " MOETWIN_VERSION;
   utsname system{};
   if (uname(&system) == 0) {
     e["host"] = system.nodename;

@@ -3,36 +3,16 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
-#include <filesystem>
 #include <thread>
 
 #include "backends/cuda/cluster.h"
 #include "backends/sim/cluster.h"
 #include "cli/gpu_verdicts.h"
+#include "cli/shipped.h"
 #include "core/ops/isa.h"
 #include "core/scenario/rules.h"
 
 namespace moetwin {
-
-namespace fs = std::filesystem;
-
-std::vector<std::string> shipped_directories(const Scenario& scenario, const std::string& kind) {
-  std::vector<std::string> found;
-  const auto add = [&](const fs::path& directory) {
-    std::error_code ignored;
-    if (fs::is_directory(directory, ignored))
-      found.push_back(fs::weakly_canonical(directory).string());
-  };
-  if (!scenario.path.empty()) add(fs::path(scenario.path).parent_path() / kind);
-  add(fs::path(MOETWIN_SOURCE_SCENARIOS) /
-      kind);  // the tree this program was built from, if it is still there
-  std::error_code no_proc;
-  const fs::path program = fs::read_symlink("/proc/self/exe", no_proc);
-  if (!no_proc) {
-    add(program.parent_path().parent_path() / "share" / "moetwin" / "scenarios" / kind);
-  }
-  return found;
-}
 
 ClusterProfile machine_profile(const Scenario& scenario) {
   return read_cluster_profile(scenario.cluster.profile, shipped_directories(scenario, "clusters"));

@@ -52,8 +52,4 @@ std::string connections_warning(const Scenario& scenario, const char* connection
 Machine make_machine(const Scenario& scenario, const MachineOptions& options,
                      const std::function<void(const std::string&)>& log);
 
-/// Where machine profiles and other shipped files of `kind` ("clusters") may lie: beside the
-/// scenario, in the source tree of a build, in share/moetwin of an installation.
-std::vector<std::string> shipped_directories(const Scenario& scenario, const std::string& kind);
-
 }  // namespace moetwin

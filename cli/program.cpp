@@ -10,18 +10,28 @@
 namespace moetwin {
 
 std::vector<Verb> verbs() {
-  return {{"run", add_run},           {"check", add_check},
-          {"topology", add_topology}, {"import", add_import},
-          {"diagnose", add_diagnose}, {"compare", add_compare},
-          {"report", add_report},     {"doctor", add_doctor},
-          {"schema", add_schema},     {"calibrate", add_calibrate},
-          {"validate", add_validate}};
+  return {
+      {"run", add_run},
+      {"sweep", add_sweep},
+      {"check", add_check},
+      {"topology", add_topology},
+      {"import", add_import},
+      {"diagnose", add_diagnose},
+      {"compare", add_compare},
+      {"report", add_report},
+      {"doctor", add_doctor},
+      {"schema", add_schema},
+      {"calibrate", add_calibrate},
+      {"validate", add_validate},
+      {"completion", add_completion},
+      {"manual", add_manual},
+  };
 }
 
 int run_program(const std::vector<std::string>& arguments, const Output& output) {
   CLI::App app("moetwin trains Mixture-of-Experts transformers on a modelled cluster or on GPUs.",
                "moetwin");
-  app.set_version_flag("--version", "moetwin 0.1.0");
+  app.set_version_flag("--version", "moetwin " MOETWIN_VERSION);
   app.require_subcommand(0, 1);
   app.get_formatter()->column_width(34);
   app.footer(

@@ -13,6 +13,7 @@
 #include "backends/sim/cluster.h"
 #include "cli/environment.h"
 #include "cli/machines.h"
+#include "cli/shipped.h"
 #include "cli/verbs.h"
 #include "core/record/json_text.h"
 #include "core/record/output_file.h"

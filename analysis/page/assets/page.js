@@ -92,7 +92,8 @@ function start() {
   const head = document.getElementById("head");
   head.append(el("h1", {}, data.title), el("p", { class: "sub" }, data.subtitle));
   document.getElementById("foot").append(el("p", {}, data.footer));
-  const views = data.runs.map(run => ({ name: run.name, show: () => showRun(run) }));
+  const views = (data.runs || []).map(run => ({ name: run.name, show: () => showRun(run) }));
+  if (data.sweep) views.push({ name: "Sweep", show: showSweep });
   if (data.comparison) views.unshift({ name: "Comparison", show: showComparison });
   const nav = document.getElementById("runs");
   if (views.length > 1) {
