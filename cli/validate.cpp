@@ -10,11 +10,13 @@
 #include <ostream>
 #include <thread>
 
+#include "analysis/validate/page.h"
 #include "backends/sim/cluster.h"
 #include "cli/environment.h"
 #include "cli/machines.h"
 #include "cli/shipped.h"
 #include "cli/verbs.h"
+#include "core/ops/isa.h"
 #include "core/record/json_text.h"
 #include "core/record/output_file.h"
 
@@ -23,7 +25,7 @@ namespace {
 
 struct ValidateArguments {
   ValidateOptions options;
-  std::string json_file;
+  std::string json_file, page_file;
   bool quiet = false;
 };
 
@@ -31,6 +33,7 @@ struct ValidateArguments {
 std::unique_ptr<Cluster> modelled(const Scenario& scenario) {
   SimOptions sim;
   sim.threads = 1;
+  sim.references = [isa = best_isa()](const Op& op) { return reference_of(op, isa); };
   sim.profile_directories = shipped_directories(scenario, "clusters");
   return make_sim_cluster(scenario, sim);
 }
@@ -46,6 +49,11 @@ int run_validate(ValidateArguments a, const Output& output) {
     };
   const std::vector<KindResult> results = validate(a.options, modelled);
   const std::string json = json_text(validation_json(results));
+  if (!a.page_file.empty()) {
+    OutputFile file(a.page_file);
+    file.write(validation_page(results));
+    file.commit();
+  }
   const bool print_json = a.json_file == "-";
   if (!a.json_file.empty() && !print_json) {
     OutputFile file(a.json_file);
@@ -67,7 +75,8 @@ void add_validate(CLI::App& app, Action& action) {
                    "Directory with nccl.csv, gemm.csv, ..., or one such table")
       ->type_name("PATH")
       ->required();
-  verb->add_option("--kind", a->options.kinds, "Only these kinds: collectives, gemm")
+  verb->add_option("--kind", a->options.kinds,
+                   "Only these kinds: collectives, gemm, dense, moe, memory")
       ->type_name("KIND[,KIND]")
       ->delimiter(',');
   verb->add_option("--series", a->options.series, "Only series whose name begins like this")
@@ -87,6 +96,8 @@ void add_validate(CLI::App& app, Action& action) {
       ->type_name("FILE")
       ->expected(0, 1)
       ->default_str("-");
+  verb->add_option("--page", a->page_file, "Write a page with predicted-against-measured plots")
+      ->type_name("FILE");
   verb->add_flag("--quiet", a->quiet, "No progress");
   verb->footer(
       "Examples:\n"

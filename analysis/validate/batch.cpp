@@ -5,6 +5,7 @@
 #include <json/json.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -99,6 +100,7 @@ Child start(const std::vector<Batch>& batches, size_t index, const MakeCluster& 
   const pid_t process = ::fork();
   if (process < 0) throw Error(ErrorClass::fault, fmt::format("fork: {}", std::strerror(errno)));
   if (process == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // children of a child that is given up go with it
     ::close(files[0]);
     for (const Child& other : others) ::close(other.file);
     run_child(batches[index], make, files[1]);

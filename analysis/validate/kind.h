@@ -40,5 +40,7 @@ void refuse(RowResult& result, const std::string& reason);
 void plan_collectives(const std::vector<PublishedRow>& rows, Plan& plan);
 void plan_kernels(const std::vector<PublishedRow>& rows, Plan& plan);
 void plan_dense(const std::vector<PublishedRow>& rows, Plan& plan);
+void plan_moe(const std::vector<PublishedRow>& rows, Plan& plan);
+void plan_memory(const std::vector<PublishedRow>& rows, Plan& plan);
 
 }  // namespace moetwin

@@ -18,7 +18,18 @@ std::vector<Kind> kinds() {
            "an iteration of training without experts",
            {"id", "series", "model", "layers", "hidden", "heads", "seq", "gpu", "n_gpus",
             "framework", "micro_batch", "global_batch", "iter_time_s"},
-           plan_dense}};
+           plan_dense},
+          {"moe",
+           "moe_training",
+           "an iteration of training with experts",
+           {"id", "series", "model", "hidden", "experts", "topk", "moe_ffn", "gpu", "n_gpus",
+            "framework", "EP", "micro_batch", "global_batch", "iter_time_s"},
+           plan_moe},
+          {"memory",
+           "memory",
+           "bytes on a GPU while training",
+           {"id", "series", "model", "gpu", "n_gpus", "framework", "component", "value", "unit"},
+           plan_memory}};
 }
 
 void for_each_row(const std::vector<PublishedRow>& rows, Plan& plan,

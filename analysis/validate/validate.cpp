@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "analysis/validate/kind.h"
+#include "analysis/validate/ranking.h"
 #include "core/base/error.h"
 
 namespace moetwin {
@@ -145,6 +146,10 @@ Json::Value validation_json(const std::vector<KindResult>& kinds) {
     k["bias"] = number_or_null(s.bias);
     k["row_median_abs_error"] = number_or_null(s.row_median_abs_error);
     k["row_mean_abs_error"] = number_or_null(s.row_mean_abs_error);
+    if (const Ranking ranking = rank_pairs(kind.rows); ranking.pairs > 0) {
+      k["ranking"]["pairs"] = Json::UInt64(ranking.pairs);
+      k["ranking"]["right"] = Json::UInt64(ranking.right);
+    }
     for (const auto& [reason, count] : s.not_expressible)
       k["not_expressible"][reason] = Json::UInt64(count);
     for (const SeriesScore& one : s.series) {

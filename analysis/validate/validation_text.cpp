@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 
+#include "analysis/validate/ranking.h"
 #include "analysis/validate/validate.h"
 #include "core/base/units.h"
 
@@ -84,6 +85,13 @@ std::string validation_text(const std::vector<KindResult>& kinds) {
     all.insert(all.end(), kind.rows.begin(), kind.rows.end());
   }
   if (kinds.size() > 1) line("overall", score(all));
+  for (const KindResult& kind : kinds)
+    if (const Ranking r = rank_pairs(kind.rows); r.pairs > 0)
+      text += fmt::format(
+          "{}: of {} pairs of layouts of one workload that differ by more than 10%, {} ({}) are "
+          "predicted in the measured order\n",
+          kind.name, r.pairs, r.right,
+          percent(static_cast<double>(r.right) / static_cast<double>(r.pairs)));
   return text;
 }
 

@@ -9,8 +9,11 @@
 #include "analysis/validate/collective_row.h"
 #include "analysis/validate/kernel_row.h"
 #include "analysis/validate/published.h"
+#include "analysis/validate/ranking.h"
 #include "analysis/validate/row_machine.h"
 #include "analysis/validate/score.h"
+#include "analysis/validate/step_run.h"
+#include "analysis/validate/training_row.h"
 #include "cli/program.h"
 #include "core/base/csv.h"
 #include "core/base/error.h"
@@ -88,6 +91,65 @@ TEST_CASE("what is left out counts where it should") {
   CHECK(s.scored == 1);
   CHECK(s.other_hardware == 1);
   CHECK(s.not_expressible.at("context parallel") == 1);
+}
+
+TEST_CASE("pairs of layouts that differ by more than a tenth are ranked") {
+  std::vector<RowResult> rows = {scored("a", 10, 1), scored("a", 10.5, 2), scored("a", 12, 1.5),
+                                 scored("b", 30, 9)};
+  for (RowResult& row : rows) row.alternative_of = row.series;
+  // 10 against 12: right; 10.5 against 12: wrong; 10 against 10.5 differ too little; b is alone.
+  CHECK(rank_pairs(rows).pairs == 2);
+  CHECK(rank_pairs(rows).right == 1);
+}
+
+TEST_CASE("training rows become scenarios in our words") {
+  std::vector<std::pair<std::string, std::string>> cells = {{"gpu", "A100-SXM4"},
+                                                            {"gpu_mem_gb", "80"},
+                                                            {"model", "GPT 18B"},
+                                                            {"layers", "40"},
+                                                            {"hidden", "6144"},
+                                                            {"heads", "48"},
+                                                            {"seq", "2048"},
+                                                            {"vocab", "51200"},
+                                                            {"framework", "Megatron-LM"},
+                                                            {"precision", "fp16"},
+                                                            {"n_gpus", "256"},
+                                                            {"TP", "8"},
+                                                            {"PP", "4"},
+                                                            {"VP", "2"},
+                                                            {"act_ckpt", "full"},
+                                                            {"micro_batch", "4"},
+                                                            {"global_batch", "1024"},
+                                                            {"tflops_per_gpu", "135"},
+                                                            {"tflops_def", "hardware (factor 4)"}};
+  const TrainingRow row = read_training_row(row_of(cells));
+  REQUIRE(row.reason.empty());
+  const Scenario& s = row.scenario;
+  CHECK(s.distributed_config.data_parallel_size == 8);  // 256 / (8 x 4)
+  CHECK(s.distributed_config.pipeline_schedule == "interleaved_1f1b");
+  CHECK(s.cluster.kernels == "megatron-2021");
+  CHECK(s.training_config.recompute == "full");
+  // 96 B s l h^2 (1 + s / 6h + V / 16lh) over 256 GPUs at 135 TFLOP/s.
+  const double flop = 96.0 * 1024 * 2048 * 40 * 6144 * 6144 *
+                      (1 + 2048 / (6 * 6144.0) + 51200 / (16 * 40 * 6144.0));
+  CHECK(megatron_flop(s, 4) == Approx(flop));
+  CHECK(iteration_seconds(row_of(cells), s) == Approx(flop / (256 * 135e12)));
+  cells.back().second = "model";
+  CHECK(iteration_seconds(row_of(cells), s) < 0.8 * flop / (256 * 135e12));
+
+  cells.emplace_back("CP", "2");
+  CHECK_THAT(read_training_row(row_of(cells)).reason, Contains("context parallel"));
+}
+
+TEST_CASE("a long step follows from two shorter ones") {
+  Scenario s;
+  s.distributed_config.world_size = 8;
+  s.distributed_config.pipeline_parallel_size = 4;
+  s.training_config.micro_batch_size = 2;
+  s.training_config.global_batch_size = 2 * 2 * 100;  // DP 2, 100 micro-batches
+  CHECK(steady_micro_batches(s) == 8);
+  CHECK(with_micro_batches(s, 12).training_config.global_batch_size == 2 * 2 * 12);
+  CHECK(with_micro_batches(s, 200).training_config.global_batch_size == 400);
 }
 
 TEST_CASE("machines are told from the columns") {

@@ -94,6 +94,7 @@ function start() {
   document.getElementById("foot").append(el("p", {}, data.footer));
   const views = (data.runs || []).map(run => ({ name: run.name, show: () => showRun(run) }));
   if (data.sweep) views.push({ name: "Sweep", show: showSweep });
+  if (data.validation) views.push({ name: "Validation", show: showValidation });
   if (data.comparison) views.unshift({ name: "Comparison", show: showComparison });
   const nav = document.getElementById("runs");
   if (views.length > 1) {
