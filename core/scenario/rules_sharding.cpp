@@ -13,6 +13,8 @@ std::string stage_fault(const Scenario& s, const Problems& problems) {
     return "";
   const Sharding& named = sharding_of(d);
   if (named.zero_stage == d.zero_stage) return "";
+  // No stage of ZeRO, and 0 names none.
+  if (named.zero_stage < 0 && d.zero_stage == 0) return "";
   return fmt::format(
       "sharding_strategy {} is {}, but zero_stage is {}; legal: one of the two alone", named.name,
       named.zero_stage < 0 ? std::string("no stage of ZeRO")

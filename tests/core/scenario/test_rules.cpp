@@ -241,6 +241,7 @@ TEST_CASE("sharding is named once, and goes with its offload and types") {
   CHECK_THAT(with(R"("zero_stage": 3, "fsdp": {"sharding_strategy": "HYBRID_SHARD"})"),
              Contains("sharding_strategy HYBRID_SHARD is no stage of ZeRO"));
   CHECK(with(R"("zero_stage": 3, "fsdp": {"sharding_strategy": "FULL_SHARD"})") == "accepted");
+  CHECK(with(R"("zero_stage": 0, "fsdp": {"sharding_strategy": "HYBRID_SHARD"})") == "accepted");
   CHECK_THAT(with(R"("zero_stage": 1, "fsdp": {"cpu_offload": true})"),
              Contains("cpu_offload with SHARD_OPTIMIZER") && Contains("FULL_SHARD"));
   CHECK(with(R"("zero_stage": 2, "fsdp": {"cpu_offload": true})") == "accepted");

@@ -1,0 +1,187 @@
+#include "analysis/plan/search.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/error.h"
+#include "core/scenario/model_size.h"
+#include "core/scenario/problems.h"
+#include "core/scenario/rules.h"
+
+namespace moetwin {
+
+namespace {
+
+/// The key of the first broken rule; empty: none is broken.
+std::string broken_rule(const Scenario& scenario) {
+  Problems problems("the plan");
+  check_rules(scenario, &problems);
+  if (problems.errors().empty()) return "";
+  const std::string& text = problems.errors().front();
+  // "place: path: message"; without a place "path: message".
+  const size_t at = text.find("_config.");
+  if (at == text.npos) return text.substr(0, text.find(':'));
+  const size_t begin = text.rfind(' ', at) == text.npos ? 0 : text.rfind(' ', at) + 1;
+  return text.substr(begin, text.find_first_of(": ", at) - begin);
+}
+
+/// Of the fullest stage: weights, gradients and optimizer, on the GPU.
+int64_t state_bytes(const Scenario& scenario, int64_t gpus_per_node) {
+  const ParallelSizes sizes = parallel_sizes(scenario.distributed_config,
+                                             scenario.model_config.moe_layer_config.num_experts);
+  int64_t most = 0;
+  for (int64_t stage = 0; stage < sizes.pp; ++stage) {
+    const ParameterCount held = rank_parameters(scenario, sizes, stage, 0);
+    const StateBytes dense = dense_state_bytes(scenario, sizes, held, gpus_per_node);
+    const StateBytes expert = expert_state_bytes(scenario, sizes, held, gpus_per_node);
+    most = std::max(most, dense.total() + expert.total());
+  }
+  return most;
+}
+
+class Search {
+ public:
+  Search(const Scenario& scenario, const PlanSpace& space, const PlanMachine& machine,
+         const EstimateStep& estimate)
+      : scenario_(scenario), space_(space), machine_(machine), estimate_(estimate) {}
+
+  PlanSearch run() {
+    const std::vector<PlanLayout> layouts = plan_layouts(space_, scenario_);
+    if (layouts.empty())
+      throw Error(ErrorClass::configuration,
+                  fmt::format("plan: no sizes of the space make a grid of {} GPUs",
+                              scenario_.distributed_config.world_size));
+    for (const PlanLayout& layout : layouts) of_layout(layout);
+    std::stable_sort(found_.fitting.begin(), found_.fitting.end(),
+                     [](const PlanResult& a, const PlanResult& b) {
+                       if (a.figures.tokens_per_second != b.figures.tokens_per_second)
+                         return a.figures.tokens_per_second > b.figures.tokens_per_second;
+                       return a.figures.peak_bytes < b.figures.peak_bytes;
+                     });
+    return std::move(found_);
+  }
+
+ private:
+  void of_layout(const PlanLayout& layout) {
+    PlanPoint point;
+    point.layout = layout;
+    const bool stages = layout.pp > 1,
+               copies = layout.edp * layout.ep * layout.etp > layout.tp || layout.edp > 1;
+    for (const std::string& sharding : space_.sharding) {
+      if (!copies && sharding != space_.sharding.front()) continue;  // nothing to shard over
+      point.sharding = sharding;
+      for (const std::string& schedule :
+           stages ? space_.schedule : std::vector<std::string>{"1f1b"}) {
+        point.schedule = schedule;
+        const bool chunks = schedule == "interleaved_1f1b";
+        for (const int64_t virtual_stages :
+             chunks ? space_.virtual_stages : std::vector<int64_t>{1}) {
+          point.virtual_stages = virtual_stages;
+          for (const auto& capacity : space_.capacity_factor) {
+            point.capacity_factor = capacity;
+            for (const bool overlap : space_.overlap) {
+              if (overlap && layout.ep == 1) continue;
+              point.overlap = overlap;
+              for (const int64_t micro_batch : space_.micro_batch) {
+                point.micro_batch = micro_batch;
+                cheapest_that_fits(point);
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+
+  /// Recompute and offload only ever cost time: the first that fits is the fastest.
+  void cheapest_that_fits(PlanPoint point) {
+    bool fits = false;
+    for (const bool offload : space_.cpu_offload)
+      for (const std::string& recompute : space_.recompute) {
+        ++found_.combinations;
+        if (fits) {
+          ++found_.slower_by_rule;
+          continue;
+        }
+        point.cpu_offload = offload;
+        point.recompute = recompute;
+        fits = consider(point);
+      }
+  }
+
+  bool consider(const PlanPoint& point) {
+    const Scenario scenario = planned(scenario_, point);
+    const std::string rule = broken_rule(scenario);
+    if (!rule.empty()) {
+      ++found_.refused;
+      ++found_.refused_by[rule];
+      return false;
+    }
+    PlanResult result{point, {}, 0};
+    const int64_t state = state_bytes(scenario, machine_.gpus_per_node);
+    if (state > machine_.memory_bytes) {
+      ++found_.state_too_large;
+      result.figures.peak_bytes = state;
+      keep_if_closest(result);
+      return false;
+    }
+    ++found_.estimated;
+    result.figures = estimate_(scenario);
+    if (result.figures.peak_bytes > machine_.memory_bytes) {
+      ++found_.too_large;
+      keep_if_closest(result);
+      return false;
+    }
+    found_.fitting.push_back(result);
+    return true;
+  }
+
+  void keep_if_closest(const PlanResult& result) {
+    if (!found_.closest || result.figures.peak_bytes < found_.closest->figures.peak_bytes)
+      found_.closest = result;
+  }
+
+  const Scenario& scenario_;
+  const PlanSpace& space_;
+  const PlanMachine& machine_;
+  const EstimateStep& estimate_;
+  PlanSearch found_;
+};
+
+}  // namespace
+
+PlanSearch search_plan(const Scenario& scenario, const PlanSpace& space, const PlanMachine& machine,
+                       const EstimateStep& estimate) {
+  return Search(scenario, space, machine, estimate).run();
+}
+
+std::vector<PlanResult> pareto_front(const std::vector<PlanResult>& fitting) {
+  std::vector<PlanResult> front;
+  for (const PlanResult& candidate : fitting) {
+    const PlanFigures& c = candidate.figures;
+    const bool beaten = std::any_of(fitting.begin(), fitting.end(), [&](const PlanResult& other) {
+      const PlanFigures& o = other.figures;
+      const bool as_good = o.tokens_per_second >= c.tokens_per_second &&
+                           o.peak_bytes <= c.peak_bytes && o.dropped_share <= c.dropped_share;
+      const bool better = o.tokens_per_second > c.tokens_per_second ||
+                          o.peak_bytes < c.peak_bytes || o.dropped_share < c.dropped_share;
+      return as_good && better;
+    });
+    if (!beaten) front.push_back(candidate);
+  }
+  return front;
+}
+
+double chance_faster(double a_seconds, double b_seconds, double median_error) {
+  const double sigma = median_error / 0.6745;  // half of a normal variable is within 0.6745 sigma
+  if (sigma <= 0) return a_seconds < b_seconds ? 1 : a_seconds > b_seconds ? 0 : 0.5;
+  return 0.5 * std::erfc(-std::log(b_seconds / a_seconds) / (2 * sigma));
+}
+
+double gpu_hours(double tokens, double tokens_per_second, int64_t gpus) {
+  return tokens / tokens_per_second * static_cast<double>(gpus) / 3600;
+}
+
+}  // namespace moetwin
