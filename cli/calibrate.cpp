@@ -1,6 +1,7 @@
 // `moetwin calibrate`: a machine profile from measurements of a machine, or from others' logs.
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include <ostream>
 
 #include "backends/cuda/probe/nvml.h"
+#include "backends/sim/calibration/collectives_csv.h"
 #include "backends/sim/calibration/gemm_csv.h"
 #include "backends/sim/calibration/measure.h"
 #include "backends/sim/calibration/nccl_tests.h"
@@ -28,7 +30,7 @@ namespace {
 struct CalibrateArguments {
   MachineOptions machine;
   std::string cluster, base, from, out, raw, dtype = "bf16", gpu;
-  std::vector<std::string> files;
+  std::vector<std::string> files, series;
   NcclTestsOptions logs;
   std::string least_bytes, most_bytes;
   int64_t gpus = 0;
@@ -114,6 +116,13 @@ std::unique_ptr<Measurements> from_files(const CalibrateArguments& a, const Clus
                       fmt::format("{} of {} GPUs on {} node{}{}", collective_name(one.kind),
                                   one.ranks, one.nodes, one.nodes == 1 ? "" : "s",
                                   one.device.empty() ? "" : ", " + one.device);
+    } else if (a.from == "collectives") {
+      for (CollectiveMeasurement& m :
+           read_collectives_csv(text, path, a.gpu, a.series, a.logs.least_bytes, a.logs.most_bytes,
+                                base.gpus_per_node, problems))
+        all->collectives.push_back(std::move(m));
+      all->machine = fmt::format(
+          "{}{}", path, a.series.empty() ? "" : " " + fmt::format("{}", fmt::join(a.series, " ")));
     } else {
       for (KernelMeasurement& m : read_gemm_csv(text, path, a.gpu, problems))
         all->kernels.push_back(std::move(m));
@@ -152,13 +161,13 @@ int run_calibrate(CalibrateArguments a, const Output& output) {
   if (a.from.empty() && !a.files.empty())
     throw Error(
         ErrorClass::configuration,
-        fmt::format("\"{}\" is given without --from; legal: --from nccl-tests, --from gemm, "
-                    "--from measurements",
+        fmt::format("\"{}\" is given without --from; legal: --from nccl-tests, --from collectives, "
+                    "--from gemm, --from measurements",
                     a.files[0]));
   std::unique_ptr<Measurements> m;
   if (a.from.empty()) m = measured(a, output.err);
   if (a.from == "measurements") m = from_measurements(a);
-  const bool read_logs = a.from == "nccl-tests" || a.from == "gemm";
+  const bool read_logs = a.from == "nccl-tests" || a.from == "gemm" || a.from == "collectives";
   if (a.from.empty() && !m) return 0;  // another process of the job writes
   const std::string base_name = base_for(a, m ? m->device_name : "");
   const ClusterProfile base = read_cluster_profile(base_name, shipped_directories({}, "clusters"));
@@ -206,21 +215,26 @@ void add_calibrate(CLI::App& app, Action& action) {
   verb->add_option("--dtype", a->dtype, "Type of the products whose peak is published")
       ->check(CLI::IsMember({"fp32", "bf16", "fp16"}));
   verb->add_option("--from", a->from, "Read files instead of measuring")
-      ->check(CLI::IsMember({"nccl-tests", "gemm", "measurements"}));
+      ->check(CLI::IsMember({"nccl-tests", "collectives", "gemm", "measurements"}));
   verb->add_option("--base", a->base,
                    "Profile with the peaks, and with every figure that is not measured")
       ->type_name("PROFILE");
-  verb->add_option("--min-bytes", a->least_bytes, "nccl-tests: smallest size to fit (64K, 1M)")
+  verb->add_option("--min-bytes", a->least_bytes,
+                   "nccl-tests, collectives: smallest size to fit (64K, 1M)")
       ->type_name("SIZE");
-  verb->add_option("--max-bytes", a->most_bytes, "nccl-tests: largest size to fit")
+  verb->add_option("--max-bytes", a->most_bytes, "nccl-tests, collectives: largest size to fit")
       ->type_name("SIZE");
   verb->add_flag("--in-place", a->logs.in_place, "nccl-tests: fit the in-place columns");
   verb->add_option("--ranks", a->logs.ranks, "nccl-tests: GPUs, where the log does not list them")
       ->type_name("N");
   verb->add_option("--nodes", a->logs.nodes, "nccl-tests: nodes, where the log does not list them")
       ->type_name("N");
-  verb->add_option("--gpu", a->gpu, "gemm: only rows whose column gpu has this in it")
+  verb->add_option("--gpu", a->gpu, "gemm, collectives: only rows whose column gpu has this in it")
       ->type_name("TEXT");
+  verb->add_option("--series", a->series,
+                   "collectives: only rows whose column series begins with one of these")
+      ->type_name("TEXT,...")
+      ->delimiter(',');
   verb->add_option("-o,--out", a->out, "The profile to write (default: only show the fit)")
       ->type_name("FILE");
   verb->add_option("--raw", a->raw, "Write the measurements too, for --from measurements")

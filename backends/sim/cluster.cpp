@@ -49,10 +49,7 @@ class SimCluster : public Cluster {
     settings_.memory_report = scenario.memory.on_exceed == "report";
     settings_.compute_dtype = parse_dtype(scenario.training_config.dtype);
     settings_.kernels = parse_kernel_class(scenario.cluster.kernels);
-    settings_.algorithm = parse_algorithm(scenario.cluster.collective_algorithm);
-    const auto nccl = scenario.nccl.find("NCCL_ALGO");
-    if (settings_.algorithm == Algorithm::automatic && nccl != scenario.nccl.end())
-      settings_.algorithm = allowed_by_nccl(nccl->second);
+    settings_.choice = nccl_choice(scenario.cluster.collective_algorithm, scenario.nccl);
     settings_.fidelity = parse_fidelity(scenario.cluster.fidelity);
   }
 

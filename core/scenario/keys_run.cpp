@@ -27,8 +27,11 @@ void add_run_keys(KeyList& list) {
       .one_of({"representative", "fluid", "flow"});
   list.key(MOETWIN_KEY(cluster.kernels), "Which framework's kernels an op is priced as.")
       .one_of({"moetwin", "megatron-2021", "megatron-core", "torch-fsdp"});
-  list.key(MOETWIN_KEY(cluster.collective_algorithm), "Algorithm of all-reduce and its parts.")
-      .one_of({"auto", "ring", "tree"});
+  list.key(MOETWIN_KEY(cluster.collective_algorithm),
+           "Algorithm of all-reduce and its parts (ring, tree, nvls), or way of an all-to-all (pxn: by "
+           "the GPU of the node that has the receiver's rail; hierarchical: inside nodes, then "
+           "between them); the other is chosen.")
+      .one_of({"auto", "ring", "tree", "nvls", "pxn", "hierarchical"});
   list.key(MOETWIN_KEY(cluster.price_per_gpu_hour),
            "Price of one GPU for an hour; 0: no cost given.")
       .at_least(0);

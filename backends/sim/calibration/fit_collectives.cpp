@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 
 #include "backends/sim/calibration/fit_parts.h"
@@ -17,16 +18,17 @@ namespace {
 /// Everything about a collective that does not change while figures are tried.
 struct Prepared {
   const CollectiveMeasurement* measured;
-  CollectiveShape shape;
   NodesOfGroup on;
+  NcclChoice choice;
+  std::vector<Candidate> candidates;
 };
 
 double modelled(const Prepared& p, const Machine& machine) {
-  Plan plan;
-  CollectiveShape shape = p.shape;
-  shape.on = &p.on;
-  make_plan(shape, machine, Algorithm::automatic, plan);
-  return plan.alone(machine).value;
+  double least = std::numeric_limits<double>::infinity();
+  for (const Candidate& candidate : p.candidates)
+    if (const auto chosen = fastest(candidate, machine, p.choice))
+      least = std::min(least, chosen->seconds.value);
+  return least;
 }
 
 int64_t world_of(const Measurements& m) {
@@ -39,13 +41,16 @@ int64_t world_of(const Measurements& m) {
 std::vector<Prepared> prepare(const Measurements& m, const Machine& machine) {
   std::vector<Prepared> list;
   for (const CollectiveMeasurement& c : m.collectives) {
+    Prepared p{&c, NodesOfGroup(c.group, machine), nccl_choice("auto", c.nccl), {}};
     CollectiveShape shape;
     shape.kind = c.kind;
     shape.group = c.group;
+    shape.on = &p.on;
     shape.bytes = c.bytes;
     shape.from = 0, shape.to = c.group.size() - 1;
     shape.pair_bytes = c.pair_bytes;
-    list.push_back({&c, shape, NodesOfGroup(c.group, machine)});
+    p.candidates = candidates(shape, machine, p.choice);
+    list.push_back(std::move(p));
   }
   return list;
 }
@@ -105,16 +110,54 @@ void set_link(LinkProfile& link, const char* name, double effective, double late
   result.figures.push_back({std::string(name) + ".latency_seconds", latency, from});
 }
 
-ClusterProfile with(ClusterProfile p, const std::vector<double>& v) {
-  p.nvlink.bandwidth = BytesPerSecond(v[0]);
-  p.nvlink.efficiency = 1;
-  p.nvlink.latency = Seconds(v[1]);
-  p.nic.bandwidth = BytesPerSecond(v[2]);
-  p.nic.efficiency = 1;
-  p.nic.latency = Seconds(v[3]);
-  p.collective_seconds = Seconds(v[4]);
-  return p;
-}
+// With some forty figures many are known in combination only: they are held near the base, where an
+// e-fold weighs as much as one measurement that is 10% off.
+constexpr double kNcclPull = 0.1;
+
+/// The figures that are fitted, as positive numbers: rates and seconds as they are, shares s as
+/// s / (1 - s). A share of 1 is not fitted: it says that nothing is lost.
+class Parameters {
+ public:
+  explicit Parameters(const ClusterProfile& profile) : profile_(profile) {
+    start_ = {profile.nvlink.effective().value, profile.nic.effective().value};
+    if (!profile_.nccl_section) {
+      start_.insert(start_.end(), {profile.nvlink.latency.value, profile.nic.latency.value,
+                                   profile.collective_seconds.value});
+    } else {
+      for (const NcclFigure& f : nccl_figures(*profile_.nccl_section))
+        if (!f.is_share || *f.value < 1) {
+          figures_.push_back(f);
+          start_.push_back(f.is_share ? *f.value / (1 - *f.value) : *f.value);
+        }
+    }
+    constexpr double kLeast = 1e-9;  // a logarithm's
+    for (double& value : start_) value = std::max(kLeast, value);
+  }
+  const std::vector<double>& start() const { return start_; }
+  const std::vector<NcclFigure>& figures() const { return figures_; }
+
+  /// The profile with these values, until the next call.
+  const ClusterProfile& with(const std::vector<double>& v) {
+    for (const auto& [link, value] :
+         {std::pair(&profile_.nvlink, v[0]), std::pair(&profile_.nic, v[1])}) {
+      link->bandwidth = BytesPerSecond(value);
+      link->efficiency = 1;
+    }
+    if (!profile_.nccl_section) {
+      profile_.nvlink.latency = Seconds(v[2]);
+      profile_.nic.latency = Seconds(v[3]);
+      profile_.collective_seconds = Seconds(v[4]);
+    }
+    for (size_t i = 0; i < figures_.size(); ++i)
+      *figures_[i].value = figures_[i].is_share ? v[i + 2] / (1 + v[i + 2]) : v[i + 2];
+    return profile_;
+  }
+
+ private:
+  ClusterProfile profile_;
+  std::vector<NcclFigure> figures_;  ///< of profile_
+  std::vector<double> start_;
+};
 
 }  // namespace
 
@@ -136,34 +179,41 @@ void fit_collectives(const Measurements& m, const std::string& from, FitResult& 
       std::any_of(list.begin(), list.end(), [](const Prepared& p) { return p.on.most > 1; });
   const bool between =
       std::any_of(list.begin(), list.end(), [](const Prepared& p) { return p.on.nodes > 1; });
-  constexpr double kLeast = 1e-9;  // a logarithm's
-  const std::vector<double> start = {
-      profile.nvlink.effective().value, std::max(kLeast, profile.nvlink.latency.value),
-      profile.nic.effective().value, std::max(kLeast, profile.nic.latency.value),
-      std::max(kLeast, profile.collective_seconds.value)};
+  Parameters parameters(profile);
   const Residuals residuals = [&](const std::vector<double>& values) {
-    const Machine tried(with(profile, values), machine.world());
+    const Machine tried(parameters.with(values), machine.world());
     std::vector<double> r;
     for (const Prepared& p : list) r.push_back(std::log(modelled(p, tried) / p.measured->seconds));
     return r;
   };
-  const std::vector<double> fitted = fit_positive(residuals, start, kOutlier);
+  const std::vector<double> fitted = fit_positive(residuals, parameters.start(), kOutlier,
+                                                  profile.nccl_section ? kNcclPull : 1e-3);
+  const ClusterProfile& with = parameters.with(fitted);
   const std::string source = fmt::format("{}: fit to {} collectives", from, list.size());
   if (inside)
-    set_link(profile.nvlink, "nvlink", fitted[0], fitted[1], source, result);
+    set_link(profile.nvlink, "nvlink", fitted[0], with.nvlink.latency.value, source, result);
   else
     result.notes.push_back("nvlink: no group had two GPUs of a node, as in the base");
   if (between)
-    set_link(profile.nic, "nic", fitted[2], fitted[3], source, result);
+    set_link(profile.nic, "nic", fitted[1], with.nic.latency.value, source, result);
   else
     result.notes.push_back("nic: no group spanned two nodes, as in the base");
-  profile.collective_seconds = Seconds(fitted[4]);
-  result.figures.push_back({"collective_seconds", fitted[4], source});
+  profile.nccl_section = with.nccl_section;
+  for (size_t i = 0; i < parameters.figures().size(); ++i)
+    if (std::abs(fitted[i + 2] / parameters.start()[i + 2] - 1) > 1e-6) {  // else nothing tells it
+      const NcclFigure& f = parameters.figures()[i];
+      result.figures.push_back({f.key, *f.value, source});
+    }
+  if (!with.nccl_section) {
+    profile.collective_seconds = with.collective_seconds;
+    result.figures.push_back({"collective_seconds", with.collective_seconds.value, source});
+  }
   result.collectives = lines_of(list);
   const Machine now(profile, machine.world());
   for (const Prepared& p : list)
     result.residuals.push_back(
-        {group_text(*p.measured, p.on), p.measured->what, p.measured->seconds, modelled(p, now)});
+        {p.measured->series.empty() ? group_text(*p.measured, p.on) : p.measured->series,
+         p.measured->what, p.measured->seconds, modelled(p, now)});
 }
 
 }  // namespace moetwin

@@ -7,15 +7,12 @@
 namespace moetwin {
 namespace {
 
-// How far a parameter that nothing depends on is pulled to its start, per unit of its logarithm: a
-// thousandth of a residual of 1, so that it shows only where the measurements say nothing.
-constexpr double kPull = 1e-3;
 constexpr int kRounds = 200;
 
 class Fit {
  public:
-  Fit(const Residuals& residuals, const std::vector<double>& start, double outlier)
-      : residuals_(residuals), start_(logs(start)), outlier_(outlier) {}
+  Fit(const Residuals& residuals, const std::vector<double>& start, double outlier, double pull)
+      : residuals_(residuals), start_(logs(start)), outlier_(outlier), pull_(pull) {}
 
   std::vector<double> run() {
     Eigen::VectorXd at = start_;
@@ -62,7 +59,7 @@ class Fit {
     const auto n = static_cast<Eigen::Index>(own.size());
     Eigen::VectorXd all(n + at.size());
     for (size_t i = 0; i < own.size(); ++i) all[static_cast<Eigen::Index>(i)] = own[i];
-    all.tail(at.size()) = kPull * (at - start_);
+    all.tail(at.size()) = pull_ * (at - start_);
     return all;
   }
 
@@ -91,15 +88,15 @@ class Fit {
 
   const Residuals& residuals_;
   const Eigen::VectorXd start_;
-  const double outlier_;
+  const double outlier_, pull_;
 };
 
 }  // namespace
 
 std::vector<double> fit_positive(const Residuals& residuals, const std::vector<double>& start,
-                                 double outlier) {
+                                 double outlier, double pull) {
   if (start.empty()) return {};
-  return Fit(residuals, start, outlier).run();
+  return Fit(residuals, start, outlier, pull).run();
 }
 
 Line fit_line(const std::vector<double>& x, const std::vector<double>& y) {

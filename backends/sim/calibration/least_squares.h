@@ -12,9 +12,10 @@ using Residuals = std::function<std::vector<double>(const std::vector<double>& p
 /// Parameters near `start` that make the sum of squared residuals small: Levenberg-Marquardt on the
 /// parameters' logarithms (all are positive), derivatives by differences. Large residuals count
 /// less than by their square (Huber, from `outlier` on), so that a bad measurement does not decide.
-/// What no residual depends on stays at its start; what only a combination is known of moves least.
+/// What no residual depends on stays at its start; what only a combination is known of moves least:
+/// a parameter that is e times its start counts as a residual of `pull`.
 std::vector<double> fit_positive(const Residuals& residuals, const std::vector<double>& start,
-                                 double outlier);
+                                 double outlier, double pull = 1e-3);
 
 struct Line {
   double constant = 0, slope = 0;

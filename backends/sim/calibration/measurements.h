@@ -3,6 +3,7 @@
 
 #include <json/value.h>
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -21,7 +22,9 @@ struct KernelMeasurement {
 
 /// One collective, alone on the machine.
 struct CollectiveMeasurement {
-  std::string what;  ///< "all_reduce of 8 on 1 node, 64 MiB"
+  std::string what;    ///< "all_reduce of 8 on 1 node, 64 MiB"
+  std::string series;  ///< of a table: one curve measured together; may be empty
+  std::map<std::string, std::string> nccl;  ///< NCCL's variables that were set
   CollectiveKind kind = CollectiveKind::all_reduce;
   Group group;
   /// all_reduce, broadcast, send: of the tensor; all_gather, reduce_scatter: of the longer one;

@@ -5,7 +5,7 @@
 namespace moetwin {
 
 Machine::Machine(ClusterProfile profile, int64_t world)
-    : profile_(std::move(profile)), world_(world) {
+    : profile_(std::move(profile)), nccl_(profile_.nccl()), world_(world) {
   nodes_ = (world + profile_.gpus_per_node - 1) / profile_.gpus_per_node;
   first_nic_ = 2 * world;
   first_uplink_ = first_nic_ + 2 * nodes_ * profile_.nics_per_node;
@@ -20,6 +20,10 @@ int64_t Machine::nic_of(int64_t rank) const {
 BytesPerSecond Machine::bandwidth(int64_t port) const {
   if (port < first_nic_) return profile_.nvlink.effective();
   if (port < first_uplink_) return profile_.nic.effective();
+  return uplink_bandwidth();
+}
+
+BytesPerSecond Machine::uplink_bandwidth() const {
   return BytesPerSecond(profile_.nic.effective().value *
                         static_cast<double>(profile_.nics_per_node) / profile_.oversubscription);
 }

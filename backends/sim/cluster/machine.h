@@ -18,6 +18,7 @@ class Machine {
   Machine(ClusterProfile profile, int64_t world);
 
   const ClusterProfile& profile() const { return profile_; }
+  const NcclProfile& nccl() const { return nccl_; }
   int64_t world() const { return world_; }
   int64_t nodes() const { return nodes_; }
   int64_t node_of(int64_t rank) const { return rank / profile_.gpus_per_node; }
@@ -34,7 +35,10 @@ class Machine {
   int64_t uplink(int64_t node, Direction d) const {
     return first_uplink_ + 2 * node + static_cast<int64_t>(d);
   }
+  bool is_nvlink(int64_t port) const { return port < first_nic_; }
+  bool is_nic(int64_t port) const { return port >= first_nic_ && port < first_uplink_; }
   BytesPerSecond bandwidth(int64_t port) const;
+  BytesPerSecond uplink_bandwidth() const;  ///< of a node, where it has uplinks
   std::string port_name(int64_t port) const;
   /// Latency of one step from one rank to another.
   Seconds latency(int64_t from, int64_t to) const {
@@ -45,6 +49,7 @@ class Machine {
 
  private:
   ClusterProfile profile_;
+  NcclProfile nccl_;
   int64_t world_, nodes_, first_nic_, first_uplink_, ports_;
 };
 

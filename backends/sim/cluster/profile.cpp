@@ -187,6 +187,7 @@ ClusterProfile parse_cluster_profile(const std::string& text, const std::string&
   if (profile.oversubscription < 1)
     in.fault("fabric.oversubscription", "must be 1 (non-blocking) or more");
   profile.collective_seconds = Seconds(in.figure("collective_seconds", Rule::not_negative));
+  if (in.has("nccl")) profile.nccl_section = read_nccl(in);
   profile.price_per_gpu_hour = in.figure_or("price_per_gpu_hour", Rule::not_negative, 0);
   profile.currency = in.text_or("currency", "USD");
   read_slow_ranks(in, profile.slow_ranks);

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/sim/cluster/nccl_profile.h"
 #include "backends/sim/cost/corrections.h"
 #include "core/base/units.h"
 #include "core/device/op.h"
@@ -67,7 +68,13 @@ struct ClusterProfile {
   LinkProfile nic;
   LinkProfile pcie;             ///< GPU to host memory
   double oversubscription = 1;  ///< NIC bandwidth of a node / bandwidth of its uplink; 1: none
-  Seconds collective_seconds;   ///< fixed time of every collective with bytes to move
+  Seconds collective_seconds;   ///< fixed time of a collective where `nccl` does not say it
+  std::optional<NcclProfile> nccl_section;
+  /// `nccl_section`, or one protocol made of collective_seconds and the links' latencies.
+  NcclProfile nccl() const {
+    return nccl_section ? *nccl_section
+                        : one_protocol(collective_seconds, nvlink.latency, nic.latency);
+  }
   double price_per_gpu_hour = 0;
   std::string currency = "USD";
   std::map<int64_t, double> slow_ranks;  ///< rank -> factor on the time of its kernels

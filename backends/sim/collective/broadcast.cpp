@@ -1,47 +1,55 @@
 #include "backends/sim/collective/flow_run.h"
+#include "backends/sim/collective/member_ports.h"
 #include "backends/sim/collective/plan.h"
-#include "backends/sim/collective/port_sums.h"
 
 namespace moetwin {
+namespace {
 
-void plan_broadcast(const CollectiveShape& shape, const Machine& machine, Plan& plan) {
+Work steps_of_chain(const CollectiveShape& shape, MemberPorts& ports) {
   const int64_t n = shape.group.size();
-  PortSums ports(plan.ports);
-  std::vector<int64_t> route;
+  const NodesOfGroup& on = *shape.on;
+  Work work;
   for (int64_t step = 0; step + 1 < n; ++step) {
-    const int64_t i = (shape.root + step) % n;
-    const int64_t from = shape.group.member(i), to = shape.group.member((i + 1) % n);
-    plan.latency += machine.latency(from, to);
-    if (step > 0)  // the chain fills up piece by piece
-      plan.latency += Bytes(shape.bytes / kPieces) / (machine.same_node(from, to)
-                                                          ? machine.profile().nvlink.effective()
-                                                          : machine.profile().nic.effective());
-    machine.route(from, to, route);
-    for (int64_t port : route) ports.add(port, shape.bytes);
-    plan.sent[static_cast<size_t>(i)] = shape.bytes;
-    if (!machine.same_node(from, to)) plan.sent_off_node[static_cast<size_t>(i)] = shape.bytes;
+    const int64_t from = (shape.root + step) % n, to = (from + 1) % n;
+    const bool inside =
+        on.node_index[static_cast<size_t>(from)] == on.node_index[static_cast<size_t>(to)];
+    (inside ? work.nvlink_steps : work.nic_steps) += 1;
+    ports.pass(from, to, shape.bytes);
   }
-  ports.finish();
+  return work;
 }
 
-void flow_broadcast(const CollectiveShape& shape, const Machine& machine, FlowRun& run) {
+}  // namespace
+
+Work broadcast_work(const CollectiveShape& shape, const Machine& machine) {
+  MemberPorts ports(shape, machine);
+  Work work = steps_of_chain(shape, ports);
+  ports.busiest(work);
+  return work;
+}
+
+void plan_broadcast(const CollectiveShape& shape, const Machine& machine, Plan& plan) {
+  MemberPorts ports(shape, machine);
+  plan.latency = path_of(steps_of_chain(shape, ports), plan.figures, machine);
+  ports.emit(plan);
+  ports.count_sent(plan);
+}
+
+void flow_broadcast(const CollectiveShape& shape, const Machine& machine,
+                    const StepFigures& figures, FlowRun& run) {
   const int64_t n = shape.group.size();
-  std::shared_ptr<FlowSignal> in;
+  MemberPorts unused(shape, machine);
+  const double way = path_of(steps_of_chain(shape, unused), figures, machine).value;
+  Flows flows;
   for (int64_t step = 0; step + 1 < n; ++step) {
     const int64_t i = (shape.root + step) % n;
     const int64_t from = shape.group.member(i), to = shape.group.member((i + 1) % n);
-    const double latency = machine.latency(from, to).value, piece = shape.bytes / kPieces;
-    const auto out = run.signal();
-    run.spawn([&run, from, to, latency, piece, in, out, last = step + 2 == n] {
-      for (int k = 0; k < kPieces; ++k) {
-        if (in) in->wait();
-        run.send(from, to, piece);
-        out->post(run.now() + latency);
-      }
-      for (int k = 0; last && k < kPieces; ++k) out->wait();
-    });
-    in = out;
+    flows.push_back({from, to, Hop(figures, machine, from, to).taken_up(shape.bytes)});
   }
+  run.spawn([&run, flows, way] {  // cut so fine that all hops carry at once
+    run.sleep(way);
+    run.send_all(flows);
+  });
 }
 
 }  // namespace moetwin

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "backends/sim/collective/plan.h"
 
@@ -18,6 +19,23 @@ class FlowSignal {
   virtual void wait() = 0;
 };
 
+/// Bytes from one world rank to another, over the share of the links that is reached.
+struct FlowBytes {
+  int64_t from = 0, to = 0;
+  double bytes = 0;
+};
+using Flows = std::vector<FlowBytes>;
+
+/// A step between two world ranks.
+struct Hop {
+  Hop(const StepFigures& figures, const Machine& machine, int64_t from, int64_t to)
+      : latency((machine.same_node(from, to) ? figures.nvlink_step : figures.nic_step).value),
+        share(machine.same_node(from, to) ? figures.nvlink_share : figures.nic_share) {}
+  double latency, share;
+  /// The link is taken up as long as by so many bytes at its full rate.
+  double taken_up(double bytes) const { return bytes / share; }
+};
+
 class FlowRun {
  public:
   virtual ~FlowRun() = default;
@@ -25,22 +43,28 @@ class FlowRun {
   virtual void spawn(std::function<void()> script) = 0;
   virtual std::shared_ptr<FlowSignal> signal() = 0;
   /// Sends between world ranks; returns when the last byte has left. The piece can be used
-  /// machine.latency(from, to) after `now()`.
+  /// a step's latency after `now()`.
   virtual void send(int64_t from, int64_t to, double bytes) = 0;
-  /// All pairs of world ranks at once; returns when all bytes have left.
-  virtual void send_all(const std::vector<int64_t>& from, const std::vector<int64_t>& to,
-                        const std::vector<double>& bytes) = 0;
+  /// All at once; returns when all bytes have left.
+  virtual void send_all(const Flows& flows) = 0;
+  virtual void sleep(double seconds) = 0;
   virtual double now() const = 0;
 };
 
 /// Members of a group that flow fidelity takes on: all_to_all_v has n^2 flows.
 int64_t most_flow_members(CollectiveKind kind);
 
-void flow_ring(const CollectiveShape& shape, const Machine& machine, FlowRun& run);
-void flow_tree(const CollectiveShape& shape, const Machine& machine, FlowRun& run);
-void flow_broadcast(const CollectiveShape& shape, const Machine& machine, FlowRun& run);
-
-/// Pieces that trees and chains cut their bytes into.
-inline constexpr int kPieces = 64;
+void flow_ring(const CollectiveShape& shape, const Machine& machine, const StepFigures& figures,
+               FlowRun& run);
+void flow_tree(const CollectiveShape& shape, const Machine& machine, const StepFigures& figures,
+               FlowRun& run);
+void flow_nvls(const CollectiveShape& shape, const Machine& machine, const StepFigures& figures,
+               FlowRun& run);
+void flow_broadcast(const CollectiveShape& shape, const Machine& machine,
+                    const StepFigures& figures, FlowRun& run);
+void flow_all_to_all(const CollectiveShape& shape, const Machine& machine, AllToAll way,
+                     const Plan& plan, FlowRun& run);
+void flow_send(const CollectiveShape& shape, const Machine& machine, const StepFigures& figures,
+               FlowRun& run);
 
 }  // namespace moetwin

@@ -1,91 +1,139 @@
 #include "backends/sim/collective/plan.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <cctype>
-#include <sstream>
 #include <unordered_map>
 
-#include "backends/sim/collective/flow_run.h"
 #include "core/base/error.h"
 
 namespace moetwin {
+namespace {
 
-Algorithm parse_algorithm(const std::string& name) {
-  if (name == "auto") return Algorithm::automatic;
-  if (name == "ring") return Algorithm::ring;
-  if (name == "tree") return Algorithm::tree;
-  throw Error(
-      ErrorClass::configuration,
-      fmt::format("cluster.collective_algorithm \"{}\" is not known; legal: auto, ring, tree",
-                  name));
+constexpr Protocol kInOrder[] = {Protocol::ll, Protocol::ll128, Protocol::simple};
+
+bool has_any(const ByProtocol& figures) {
+  return std::any_of(figures.begin(), figures.end(), [](const auto& f) { return f.has_value(); });
 }
 
-Algorithm allowed_by_nccl(const std::string& value) {
-  std::string list = value;
-  std::transform(list.begin(), list.end(), list.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  const bool excludes = list.rfind('^', 0) == 0;
-  if (excludes) list.erase(0, 1);
-  std::istringstream parts(list);
-  bool ring = excludes, tree = excludes;
-  for (std::string part; std::getline(parts, part, ',');) {
-    if (part == "ring") ring = !excludes;
-    if (part == "tree") tree = !excludes;
-  }
-  if (ring == tree) return Algorithm::automatic;
-  return ring ? Algorithm::ring : Algorithm::tree;
-}
-
-Seconds Plan::alone(const Machine& machine) const {
-  Seconds longest = local;
+Seconds through(const std::vector<PortBytes>& ports, const Machine& machine) {
+  Seconds longest;
   for (const PortBytes& p : ports)
     longest = std::max(longest, Bytes(p.bytes) / machine.bandwidth(p.port));
-  return latency + longest;
+  return longest;
+}
+
+bool moves(const CollectiveShape& shape) {
+  if (shape.kind == CollectiveKind::all_to_all_v)
+    return std::any_of(shape.pair_bytes.begin(), shape.pair_bytes.end(),
+                       [](double bytes) { return bytes > 0; });
+  return shape.group.size() > 1 && (shape.bytes > 0 || shape.kind == CollectiveKind::barrier);
+}
+
+void lay_out(const CollectiveShape& shape, const Machine& machine, AllToAll way, Plan& plan) {
+  switch (shape.kind) {
+    case CollectiveKind::barrier:
+      return plan_barrier(shape, machine, plan);
+    case CollectiveKind::all_to_all_v:
+      return plan_all_to_all(shape, machine, way, plan);
+    case CollectiveKind::broadcast:
+      return plan_broadcast(shape, machine, plan);
+    case CollectiveKind::send:
+    case CollectiveKind::recv:
+      return plan_send(shape, machine, plan);
+    default:
+      if (plan.algorithm == Algorithm::nvls) return plan_nvls(shape, machine, plan);
+      if (plan.algorithm == Algorithm::tree) return plan_tree(shape, machine, plan);
+      return plan_ring(shape, machine, plan);
+  }
+}
+
+}  // namespace
+
+Seconds Plan::alone(const Machine& machine) const {
+  return latency + std::max(local, through(ports, machine)) + then_latency +
+         through(then_ports, machine);
 }
 
 void Plan::clear(int64_t members) {
-  latency = local = Seconds(0);
+  latency = local = then_latency = Seconds(0);
   ports.clear();
+  then_ports.clear();
   sent.assign(static_cast<size_t>(members), 0);
   sent_off_node.assign(static_cast<size_t>(members), 0);
 }
 
-void make_plan(const CollectiveShape& shape, const Machine& machine, Algorithm algorithm,
-               Plan& plan) {
-  const int64_t n = shape.group.size();
-  plan.clear(n);
-  const auto moves = [](double bytes) { return bytes > 0; };
+std::vector<Candidate> candidates(const CollectiveShape& shape, const Machine& machine,
+                                  const NcclChoice& choice) {
+  std::vector<Candidate> list;
   switch (shape.kind) {
     case CollectiveKind::barrier:
-      if (n > 1) plan_barrier(shape, machine, plan);
+      list.push_back({Algorithm::tree, &NcclProfile::tree, tree_work(shape, machine)});
       break;
     case CollectiveKind::all_to_all_v:
-      if (std::any_of(shape.pair_bytes.begin(), shape.pair_bytes.end(), moves))
-        plan_all_to_all(shape, machine, plan);
+      list.push_back({Algorithm::ring, &NcclProfile::pairs,
+                      all_to_all_work(shape, machine, choice.all_to_all)});
       break;
-    default:
-      if (n == 1 || shape.bytes <= 0) break;
-      if (shape.kind == CollectiveKind::broadcast) {
-        plan_broadcast(shape, machine, plan);
-      } else if (shape.kind == CollectiveKind::send) {
-        plan_send(shape, machine, plan);
-      } else if (shape.kind != CollectiveKind::all_reduce || algorithm == Algorithm::ring) {
-        plan_ring(shape, machine, plan);
-      } else if (algorithm == Algorithm::tree) {
-        plan_tree(shape, machine, plan);
-      } else {
-        plan_ring(shape, machine, plan);
-        if (shape.on->nodes > 1) {  // inside one node the tree is a chain, no faster than a ring
-          Plan tree;
-          tree.clear(n);
-          plan_tree(shape, machine, tree);
-          if (tree.alone(machine) < plan.alone(machine)) plan = std::move(tree);
-        }
-      }
+    case CollectiveKind::send:
+    case CollectiveKind::recv:
+      list.push_back({Algorithm::ring, &NcclProfile::pairs, send_work(shape, machine)});
+      break;
+    case CollectiveKind::broadcast:
+      list.push_back({Algorithm::ring, &NcclProfile::ring, broadcast_work(shape, machine)});
+      break;
+    case CollectiveKind::all_gather:
+    case CollectiveKind::reduce_scatter:
+      list.push_back({Algorithm::ring, &NcclProfile::ring, ring_work(shape, machine)});
+      break;
+    case CollectiveKind::all_reduce: {
+      const bool tree = choice.allows(Algorithm::tree) && has_any(machine.nccl().tree);
+      const bool nvls =
+          choice.allows(Algorithm::nvls) && has_any(machine.nccl().nvls) && shape.on->fewest > 1;
+      const bool ring = choice.allows(Algorithm::ring) || !(tree || nvls);
+      if (ring) list.push_back({Algorithm::ring, &NcclProfile::ring, ring_work(shape, machine)});
+      // Inside one node the tree is a chain, no faster than a ring.
+      if (tree && (shape.on->nodes > 1 || !ring))
+        list.push_back({Algorithm::tree, &NcclProfile::tree, tree_work(shape, machine)});
+      if (nvls) list.push_back({Algorithm::nvls, &NcclProfile::nvls, nvls_work(shape, machine)});
+    }
   }
-  if (!plan.empty()) plan.latency += machine.profile().collective_seconds;
+  return list;
+}
+
+std::optional<Chosen> fastest(const Candidate& candidate, const Machine& machine,
+                              const NcclChoice& choice) {
+  const ByProtocol& figures = machine.nccl().*candidate.figures;
+  const auto of = [&](bool all) {
+    std::optional<Chosen> best;
+    for (const Protocol p : kInOrder) {
+      const auto& f = figures[static_cast<size_t>(p)];
+      if (!f || !(all || choice.allows(p))) continue;
+      const Seconds seconds = time_of(candidate.work, *f, machine);
+      if (!best || seconds < best->seconds) best = Chosen{p, seconds};
+    }
+    return best;
+  };
+  // Sends and receives, and NVLS, do not heed NCCL_PROTO where it leaves them nothing.
+  const std::optional<Chosen> allowed = of(false);
+  return allowed ? allowed : of(true);
+}
+
+void make_plan(const CollectiveShape& shape, const Machine& machine, const NcclChoice& choice,
+               Plan& plan) {
+  plan.clear(shape.group.size());
+  if (!moves(shape)) return;
+  std::optional<Chosen> best;
+  const ByProtocol* figures = nullptr;
+  for (const Candidate& candidate : candidates(shape, machine, choice)) {
+    const std::optional<Chosen> chosen = fastest(candidate, machine, choice);
+    if (!chosen || (best && chosen->seconds >= best->seconds)) continue;
+    best = chosen;
+    plan.algorithm = candidate.algorithm;
+    figures = &(machine.nccl().*candidate.figures);
+  }
+  require(best.has_value(), "a profile has figures of every collective");
+  plan.protocol = best->protocol;
+  plan.figures = *(*figures)[static_cast<size_t>(best->protocol)];
+  lay_out(shape, machine, choice.all_to_all, plan);
+  plan.latency += plan.figures.start;
 }
 
 int64_t most_flow_members(CollectiveKind kind) {

@@ -3,21 +3,16 @@
 // through each port. One file per algorithm fills in a plan.
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "backends/sim/cluster/machine.h"
+#include "backends/sim/collective/choice.h"
+#include "backends/sim/collective/work.h"
 #include "core/base/units.h"
 #include "core/device/communicator.h"
 
 namespace moetwin {
-
-enum class Algorithm : uint8_t { automatic, ring, tree };
-/// "auto" | "ring" | "tree"; throws Error(configuration).
-Algorithm parse_algorithm(const std::string& name);
-/// What NCCL would choose from under this value of NCCL_ALGO ("Tree", "ring", "^Tree", a list):
-/// ring or tree where only one of them is left, else automatic. Others than these two are not
-/// modelled.
-Algorithm allowed_by_nccl(const std::string& value);
 
 /// How the members of a group lie on nodes.
 struct NodesOfGroup {
@@ -45,14 +40,18 @@ struct CollectiveShape {
 
 struct PortBytes {
   int64_t port = 0;
-  double bytes = 0;
+  double bytes = 0;  ///< over the share of the port that is reached: it is taken up as long
 };
 
 struct Plan {
-  Algorithm algorithm = Algorithm::ring;
+  Algorithm algorithm = Algorithm::ring;  ///< of all_reduce, all_gather, reduce_scatter
+  Protocol protocol = Protocol::simple;
+  StepFigures figures;                      ///< of both
   Seconds latency;                          ///< passes before the bytes
   std::vector<PortBytes> ports;             ///< every port at most once, in order
   Seconds local;                            ///< copies inside a GPU, beside the ports
+  Seconds then_latency;                     ///< of a second stage, after the first's bytes
+  std::vector<PortBytes> then_ports;        ///< empty: there is none
   std::vector<double> sent, sent_off_node;  ///< bytes to other ranks, by member
 
   bool empty() const { return ports.empty() && local.value == 0 && latency.value == 0; }
@@ -62,23 +61,37 @@ struct Plan {
   void clear(int64_t members);
 };
 
-/// Fills in the plan of `shape`; `automatic` takes the faster of ring and tree when alone, ring
-/// when equal. Zero bytes give an empty plan, except for a barrier.
-void make_plan(const CollectiveShape& shape, const Machine& machine, Algorithm algorithm,
+/// Fills in the plan of `shape`: of what `choice` allows and the machine has, the algorithm and
+/// protocol with the least time alone, the first of ring, tree, nvls and of ll, ll128, simple when
+/// equal. Where `choice` leaves nothing that the machine has, all counts. Zero bytes give an empty
+/// plan, except for a barrier.
+void make_plan(const CollectiveShape& shape, const Machine& machine, const NcclChoice& choice,
                Plan& plan);
 
-// The algorithms. Each is given a cleared plan.
-/// Ring (Patarasuk and Yuan 2009): all_reduce 2(n-1) steps of bytes/n, all_gather and
-/// reduce_scatter n-1 steps. Over nodes as many rings as the node with fewest members has, each
-/// with its own NIC.
+/// What make_plan chooses from for a collective: an algorithm's work, which no figure changes.
+struct Candidate {
+  Algorithm algorithm = Algorithm::ring;
+  ByProtocol NcclProfile::*figures = nullptr;
+  Work work;
+};
+std::vector<Candidate> candidates(const CollectiveShape& shape, const Machine& machine,
+                                  const NcclChoice& choice);
+/// The protocol that makes a candidate fastest, and its seconds; nullopt where the profile has no
+/// figures of it that are allowed.
+struct Chosen {
+  Protocol protocol = Protocol::simple;
+  Seconds seconds;
+};
+std::optional<Chosen> fastest(const Candidate& candidate, const Machine& machine,
+                              const NcclChoice& choice);
+
+// The algorithms. Each is given a cleared plan with its figures.
 void plan_ring(const CollectiveShape& shape, const Machine& machine, Plan& plan);
-/// Double binary tree (Sanders et al. 2009) over nodes with a chain inside each, all_reduce only,
-/// as NCCL builds it: 2 ceil(log2 nodes) steps between nodes, 2 (members on a node - 1) inside.
 void plan_tree(const CollectiveShape& shape, const Machine& machine, Plan& plan);
-/// Grouped send and recv of every pair at once.
-void plan_all_to_all(const CollectiveShape& shape, const Machine& machine, Plan& plan);
-/// Chain from the root in pieces: n-1 steps of latency, the bytes once through every port.
+void plan_nvls(const CollectiveShape& shape, const Machine& machine, Plan& plan);
 void plan_broadcast(const CollectiveShape& shape, const Machine& machine, Plan& plan);
+void plan_all_to_all(const CollectiveShape& shape, const Machine& machine, AllToAll way,
+                     Plan& plan);
 void plan_send(const CollectiveShape& shape, const Machine& machine, Plan& plan);
 /// Up and down the tree with no bytes.
 void plan_barrier(const CollectiveShape& shape, const Machine& machine, Plan& plan);

@@ -1,8 +1,8 @@
 #include <algorithm>
 
 #include "backends/sim/collective/flow_run.h"
+#include "backends/sim/collective/member_ports.h"
 #include "backends/sim/collective/plan.h"
-#include "backends/sim/collective/port_sums.h"
 
 namespace moetwin {
 namespace {
@@ -29,52 +29,64 @@ std::vector<int64_t> order_of(const NodesOfGroup& on, int64_t ring) {
   return order;
 }
 
-}  // namespace
-
-void plan_ring(const CollectiveShape& shape, const Machine& machine, Plan& plan) {
-  const int64_t n = shape.group.size();
-  const NodesOfGroup& on = *shape.on;
-  const double rounds = rounds_of(shape.kind);
-  // What every member sends to its successor, and so what every link of a ring carries.
-  const double passed = rounds * static_cast<double>(n - 1) / static_cast<double>(n) * shape.bytes;
-  const int64_t rings = rings_of(on);
-
-  plan.algorithm = Algorithm::ring;
-  PortSums ports(plan.ports);
-  for (int64_t i = 0; i < n; ++i) {
-    const auto index = static_cast<size_t>(i);
-    const int64_t rank = shape.group.member(i);
-    const int64_t here = on.members_on[static_cast<size_t>(on.node_index[index])];
-    // In the rings that neither leave nor enter here a member passes on inside its node.
-    const int64_t before = (on.index_on_node[index] + here - 1) % here;
-    const double share = on.nodes > 1 ? passed / static_cast<double>(rings) : 0;
-    const double leaves = on.index_on_node[index] < rings ? share : 0;
-    const double enters = before < rings ? share : 0;
-    plan.sent[index] = passed;
-    plan.sent_off_node[index] = leaves;
-    const auto add = [&](Direction d, double off_node) {
-      ports.add(machine.nvlink(rank, d), passed - off_node);
-      ports.add(machine.nic(rank, d), off_node);
-      if (machine.has_uplinks()) ports.add(machine.uplink(machine.node_of(rank), d), off_node);
-    };
-    add(Direction::up, leaves);
-    add(Direction::down, enters);
-  }
-  ports.finish();
-
-  // A piece travels n-1 of the ring's n hops in each round; the slowest path leaves out one inside
-  // a node. While it travels the other pieces pass the busiest port, so the whole takes as long as
-  // the slower of the two.
-  const int64_t between = on.nodes > 1 ? std::min(on.nodes, n - 1) : 0;
-  const Bytes piece(shape.bytes / static_cast<double>(rings * n));
-  const auto hop = [&](const LinkProfile& link) { return link.latency + piece / link.effective(); };
-  const LinkProfile &nic = machine.profile().nic, &nvlink = machine.profile().nvlink;
-  const Seconds path = hop(nic) * (rounds * static_cast<double>(between)) +
-                       hop(nvlink) * (rounds * static_cast<double>(n - 1 - between));
-  plan.latency = std::max(path - plan.alone(machine), between ? nic.latency : nvlink.latency);
+/// What every member sends to its successor, and so what every link of a ring carries.
+double passed_by(const CollectiveShape& shape) {
+  const auto n = static_cast<double>(shape.group.size());
+  return rounds_of(shape.kind) * (n - 1) / n * shape.bytes;
 }
 
-void flow_ring(const CollectiveShape& shape, const Machine& machine, FlowRun& run) {
+MemberPorts ring_ports(const CollectiveShape& shape, const Machine& machine) {
+  const NodesOfGroup& on = *shape.on;
+  const int64_t rings = rings_of(on);
+  const double passed = passed_by(shape);
+  MemberPorts ports(shape, machine);
+  for (size_t i = 0; i < on.node_index.size(); ++i) {
+    const int64_t here = on.members_on[static_cast<size_t>(on.node_index[i])];
+    // In the rings that neither leave nor enter here a member passes on inside its node.
+    const int64_t before = (on.index_on_node[i] + here - 1) % here;
+    const double share = on.nodes > 1 ? passed / static_cast<double>(rings) : 0;
+    ports.nic_up[i] = on.index_on_node[i] < rings ? share : 0;
+    ports.nic_down[i] = before < rings ? share : 0;
+    ports.nvlink_up[i] = passed - ports.nic_up[i];
+    ports.nvlink_down[i] = passed - ports.nic_down[i];
+    // One GPU on its node has no link inside: nothing of rounding is left.
+    if (here == 1) ports.nvlink_up[i] = ports.nvlink_down[i] = 0;
+  }
+  return ports;
+}
+
+}  // namespace
+
+Work ring_work(const CollectiveShape& shape, const Machine& machine) {
+  const auto n = static_cast<double>(shape.group.size());
+  const NodesOfGroup& on = *shape.on;
+  const double rounds = rounds_of(shape.kind);
+  Work work;
+  work.ring = true;
+  // A piece travels n-1 of the ring's n hops in each round; the slowest path leaves out one inside
+  // a node.
+  const double between = on.nodes > 1 ? std::min(static_cast<double>(on.nodes), n - 1) : 0;
+  work.nic_steps = rounds * between;
+  work.nvlink_steps = rounds * (n - 1 - between);
+  work.piece = Bytes(shape.bytes / (static_cast<double>(rings_of(on)) * n));
+  ring_ports(shape, machine).busiest(work);
+  return work;
+}
+
+void plan_ring(const CollectiveShape& shape, const Machine& machine, Plan& plan) {
+  const MemberPorts ports = ring_ports(shape, machine);
+  ports.emit(plan);
+  ports.count_sent(plan);
+  // While a piece travels the other pieces pass the busiest port, so the whole takes as long as the
+  // slower of the two.
+  const Work work = ring_work(shape, machine);
+  const StepFigures& f = plan.figures;
+  plan.latency = std::max(path_of(work, f, machine) - plan.alone(machine),
+                          work.nic_steps > 0 ? f.nic_step : f.nvlink_step);
+}
+
+void flow_ring(const CollectiveShape& shape, const Machine& machine, const StepFigures& figures,
+               FlowRun& run) {
   const auto n = static_cast<size_t>(shape.group.size());
   const int64_t rings = rings_of(*shape.on);
   const auto steps = static_cast<int64_t>(rounds_of(shape.kind)) * (shape.group.size() - 1);
@@ -86,12 +98,12 @@ void flow_ring(const CollectiveShape& shape, const Machine& machine, FlowRun& ru
     for (size_t p = 0; p < n; ++p) {
       const size_t next = (p + 1) % n;
       const int64_t from = shape.group.member(order[p]), to = shape.group.member(order[next]);
-      const double latency = machine.latency(from, to).value;
-      run.spawn([&run, steps, bytes, from, to, latency, in = arrived[p], out = arrived[next]] {
+      const Hop hop(figures, machine, from, to);
+      run.spawn([&run, steps, bytes, from, to, hop, in = arrived[p], out = arrived[next]] {
         for (int64_t step = 0; step < steps; ++step) {
           if (step > 0) in->wait();  // a step passes on what the one before brought
-          run.send(from, to, bytes);
-          out->post(run.now() + latency);
+          run.send(from, to, hop.taken_up(bytes));
+          out->post(run.now() + hop.latency);
         }
         in->wait();
       });

@@ -86,9 +86,10 @@ void Actors::run(const std::function<void(int64_t)>& body, const std::function<v
 
   auto* zone = s4u::create_star_zone("cluster");
   inside_->control = zone->create_host("control", 1e9);
-  inside_->network = inside_->settings.fidelity == Fidelity::fluid
-                         ? make_fluid_network(inside_->machine)
-                         : make_flow_network(inside_->machine, zone, inside_->control);
+  inside_->network =
+      inside_->settings.fidelity == Fidelity::fluid
+          ? make_fluid_network(inside_->machine)
+          : make_flow_network(inside_->machine, inside_->settings.choice, zone, inside_->control);
   zone->seal();
   inside_->failed = failed;
   const int64_t world = inside_->machine.world();

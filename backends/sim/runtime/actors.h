@@ -27,6 +27,7 @@ class Actors {
  public:
   struct Settings {
     Fidelity fidelity = Fidelity::fluid;
+    NcclChoice choice;
     std::string context_factory;
     int64_t stack_bytes = 1 << 20;
   };

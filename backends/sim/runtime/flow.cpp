@@ -33,8 +33,8 @@ class Signal : public FlowSignal {
 // that all flows share a link equally (CM02 weighs shares by latency).
 class Flow : public Network {
  public:
-  Flow(const Machine& machine, s4u::NetZone* zone, s4u::Host* control)
-      : machine_(machine), control_(control) {
+  Flow(const Machine& machine, const NcclChoice& choice, s4u::NetZone* zone, s4u::Host* control)
+      : machine_(machine), choice_(choice), control_(control) {
     std::vector<s4u::Link*> links;
     for (int64_t p = 0; p < machine.ports(); ++p)
       links.push_back(zone->create_link(machine.port_name(p), machine.bandwidth(p).value));
@@ -75,6 +75,7 @@ class Flow : public Network {
 
  private:
   const Machine& machine_;
+  const NcclChoice choice_;
   s4u::Host* control_;
   std::vector<s4u::Host*> switch_side_, fabric_side_;
 };
@@ -89,11 +90,13 @@ class Run : public FlowRun {
   void send(int64_t from, int64_t to, double bytes) override {
     flow_.start(from, to, bytes)->wait();
   }
-  void send_all(const std::vector<int64_t>& from, const std::vector<int64_t>& to,
-                const std::vector<double>& bytes) override {
+  void send_all(const Flows& all) override {
     std::vector<s4u::CommPtr> flows;
-    for (size_t i = 0; i < from.size(); ++i) flows.push_back(flow_.start(from[i], to[i], bytes[i]));
+    for (const FlowBytes& f : all) flows.push_back(flow_.start(f.from, f.to, f.bytes));
     for (const s4u::CommPtr& f : flows) f->wait();
+  }
+  void sleep(double seconds) override {
+    if (seconds > 0) s4u::this_actor::sleep_for(seconds);
   }
   double now() const override { return s4u::Engine::get_clock(); }
   void join() {
@@ -108,51 +111,42 @@ class Run : public FlowRun {
 double Flow::pass(const Transfer& transfer) {
   const CollectiveShape& shape = *transfer.shape;
   const Plan& plan = *transfer.plan;
+  const StepFigures& figures = plan.figures;
   const double begin = s4u::Engine::get_clock();
-  if (machine_.profile().collective_seconds.value > 0)
-    s4u::this_actor::sleep_for(machine_.profile().collective_seconds.value);
   Run run(*this);
+  run.sleep(figures.start.value);
   switch (shape.kind) {
     case CollectiveKind::all_reduce:
     case CollectiveKind::all_gather:
     case CollectiveKind::reduce_scatter:
-      (plan.algorithm == Algorithm::tree ? flow_tree : flow_ring)(shape, machine_, run);
+      (plan.algorithm == Algorithm::tree   ? flow_tree
+       : plan.algorithm == Algorithm::nvls ? flow_nvls
+                                           : flow_ring)(shape, machine_, figures, run);
       break;
     case CollectiveKind::broadcast:
-      flow_broadcast(shape, machine_, run);
+      flow_broadcast(shape, machine_, figures, run);
       break;
-    default: {  // pairs at once; a barrier has none
-      std::vector<int64_t> from, to;
-      std::vector<double> bytes;
-      const int64_t n = shape.group.size();
-      for (int64_t i = 0; shape.kind == CollectiveKind::all_to_all_v && i < n; ++i)
-        for (int64_t j = 0; j < n; ++j)
-          if (const double b = shape.pair_bytes[static_cast<size_t>(i * n + j)]; i != j && b > 0) {
-            from.push_back(shape.group.member(i));
-            to.push_back(shape.group.member(j));
-            bytes.push_back(b);
-          }
-      if (shape.kind == CollectiveKind::send) {
-        from = {shape.group.member(shape.from)};
-        to = {shape.group.member(shape.to)};
-        bytes = {shape.bytes};
-      }
-      run.send_all(from, to, bytes);
-      const double latency = plan.latency.value - machine_.profile().collective_seconds.value;
-      if (latency > 0) s4u::this_actor::sleep_for(latency);
-    }
+    case CollectiveKind::all_to_all_v:
+      flow_all_to_all(shape, machine_, choice_.all_to_all, plan, run);
+      break;
+    case CollectiveKind::send:
+    case CollectiveKind::recv:
+      flow_send(shape, machine_, figures, run);
+      break;
+    case CollectiveKind::barrier:
+      run.sleep((plan.latency - figures.start).value);
   }
   run.join();
-  const double rest = begin + plan.local.value - s4u::Engine::get_clock();
+  const double rest = begin + (plan.latency + plan.local).value - s4u::Engine::get_clock();
   if (rest > 0) s4u::this_actor::sleep_for(rest);
   return s4u::Engine::get_clock();
 }
 
 }  // namespace
 
-std::unique_ptr<Network> make_flow_network(const Machine& machine, s4u::NetZone* zone,
-                                           s4u::Host* control) {
-  return std::make_unique<Flow>(machine, zone, control);
+std::unique_ptr<Network> make_flow_network(const Machine& machine, const NcclChoice& choice,
+                                           s4u::NetZone* zone, s4u::Host* control) {
+  return std::make_unique<Flow>(machine, choice, zone, control);
 }
 
 }  // namespace moetwin

@@ -18,23 +18,30 @@ class Fluid : public Network {
 
   double pass(const Transfer& transfer) override {
     const Plan& plan = *transfer.plan;
-    double now = transfer.start + plan.latency.value;
+    const double end = carry(transfer.start + plan.latency.value, plan.ports, plan.local.value);
+    if (plan.then_ports.empty()) return end;
+    return carry(end + plan.then_latency.value, plan.then_ports, 0);
+  }
+
+ private:
+  /// From `now` until all ports' bytes are through and `seconds` have passed; returns when.
+  double carry(double now, const std::vector<PortBytes>& ports, double seconds) {
     sleep_until(now);
-    std::vector<PortSharing::Amount> amounts(plan.ports.size());
+    std::vector<PortSharing::Amount> amounts(ports.size());
     for (size_t i = 0; i < amounts.size(); ++i) {
-      amounts[i].left = plan.ports[i].bytes;
-      sharing_.enter(plan.ports[i].port, now, amounts[i]);
+      amounts[i].left = ports[i].bytes;
+      sharing_.enter(ports[i].port, now, amounts[i]);
     }
-    const double local = now + plan.local.value;
+    const double local = now + seconds;
     for (;;) {
       double end = local;
       for (size_t i = 0; i < amounts.size(); ++i)
         end = std::max(end, amounts[i].through >= 0
                                 ? amounts[i].through
-                                : sharing_.through(plan.ports[i].port, now, amounts[i]));
+                                : sharing_.through(ports[i].port, now, amounts[i]));
       if (end <= now + kRounding * end) {
         for (size_t i = 0; i < amounts.size(); ++i)
-          if (amounts[i].through < 0) sharing_.take_out(plan.ports[i].port, amounts[i]);
+          if (amounts[i].through < 0) sharing_.take_out(ports[i].port, amounts[i]);
         return end;
       }
       sleep_until(end);
@@ -42,7 +49,6 @@ class Fluid : public Network {
     }
   }
 
- private:
   static constexpr double kRounding = 1e-15;
   static std::vector<double> rates(const Machine& machine) {
     std::vector<double> rates;

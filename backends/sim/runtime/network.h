@@ -22,7 +22,8 @@ class Network {
 /// Latency, then the bytes of every port, shared fairly with all that uses the port at the time.
 std::unique_ptr<Network> make_fluid_network(const Machine& machine);
 /// Every step's transfers as flows over the links of their route.
-std::unique_ptr<Network> make_flow_network(const Machine& machine, simgrid::s4u::NetZone* zone,
+std::unique_ptr<Network> make_flow_network(const Machine& machine, const NcclChoice& choice,
+                                           simgrid::s4u::NetZone* zone,
                                            simgrid::s4u::Host* control);
 
 }  // namespace moetwin

@@ -236,7 +236,9 @@ void Rendezvous::correct(Collective& c) const {
                             c.listed_bytes / static_cast<double>(c.members.size()));
   c.plan.latency = c.plan.latency * factor;
   c.plan.local = c.plan.local * factor;
-  for (PortBytes& port : c.plan.ports) port.bytes *= factor;
+  c.plan.then_latency = c.plan.then_latency * factor;
+  for (auto* ports : {&c.plan.ports, &c.plan.then_ports})
+    for (PortBytes& port : *ports) port.bytes *= factor;
 }
 
 void Rendezvous::plan(Collective& c) {
@@ -276,7 +278,7 @@ void Rendezvous::plan(Collective& c) {
             static_cast<double>(sent) * static_cast<double>(c.members[i].row_bytes);
       }
   }
-  make_plan(shape, simulation_.machine(), simulation_.settings().algorithm, c.plan);
+  make_plan(shape, simulation_.machine(), simulation_.settings().choice, c.plan);
   correct(c);
   if (is_pair(c.kind)) {  // by member of the pair, not of the group
     c.plan.sent = {shape.bytes, 0};

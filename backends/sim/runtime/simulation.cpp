@@ -14,7 +14,8 @@ Simulation::Simulation(const Machine& machine, Settings settings, const SimOptio
       settings_(settings),
       corrections_(machine.profile().corrections),
       options_(options),
-      actors_(machine, {settings.fidelity, options.context_factory, options.stack_bytes}),
+      actors_(machine,
+              {settings.fidelity, settings.choice, options.context_factory, options.stack_bytes}),
       rendezvous_(*this) {
   for (int64_t rank = 0; rank < machine.world(); ++rank)
     backends_.push_back(std::make_unique<SimBackend>(*this, rank));

@@ -25,7 +25,7 @@ class Simulation {
     bool memory_report = false;  ///< reservations beyond the memory succeed
     DType compute_dtype = DType::f32;
     KernelClass kernels = KernelClass::moetwin;
-    Algorithm algorithm = Algorithm::automatic;
+    NcclChoice choice;
     Fidelity fidelity = Fidelity::fluid;
   };
   Simulation(const Machine& machine, Settings settings, const SimOptions& options);

@@ -1,0 +1,73 @@
+#include "backends/sim/collective/choice.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <sstream>
+
+#include "core/base/error.h"
+
+namespace moetwin {
+namespace {
+
+/// Sets `allowed` by a list of names, "^" before it: all others; unchanged where it leaves nothing.
+template <size_t N, class Is>
+void obey(std::string list, std::array<bool, N>& allowed, Is&& is) {
+  std::transform(list.begin(), list.end(), list.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const bool excludes = list.rfind('^', 0) == 0;
+  if (excludes) list.erase(0, 1);
+  std::array<bool, N> named{};
+  std::istringstream parts(list);
+  for (std::string part; std::getline(parts, part, ',');)
+    for (size_t i = 0; i < N; ++i) named[i] = named[i] || is(part, i);
+  std::array<bool, N> left{};
+  for (size_t i = 0; i < N; ++i) left[i] = allowed[i] && named[i] != excludes;
+  if (std::find(left.begin(), left.end(), true) != left.end()) allowed = left;
+}
+
+}  // namespace
+
+const char* algorithm_name(Algorithm algorithm) {
+  constexpr const char* kNames[] = {"ring", "tree", "nvls"};
+  return kNames[static_cast<int>(algorithm)];
+}
+
+NcclChoice nccl_choice(const std::string& algorithm,
+                       const std::map<std::string, std::string>& nccl) {
+  NcclChoice choice;
+  const auto variable = [&](const char* name) {
+    const auto found = nccl.find(name);
+    return found == nccl.end() ? std::string() : found->second;
+  };
+  if (const std::string list = variable("NCCL_PROTO"); !list.empty())
+    obey(list, choice.protocols, [](const std::string& part, size_t p) {
+      return part == protocol_name(static_cast<Protocol>(p));
+    });
+  for (int a = 0; a < kAlgorithms; ++a)
+    if (algorithm == algorithm_name(static_cast<Algorithm>(a))) {
+      choice.algorithms = {};
+      choice.algorithms[static_cast<size_t>(a)] = true;
+      return choice;
+    }
+  if (algorithm == "pxn")
+    choice.all_to_all = AllToAll::pxn;
+  else if (algorithm == "hierarchical")
+    choice.all_to_all = AllToAll::hierarchical;
+  else if (algorithm != "auto")
+    throw Error(ErrorClass::configuration,
+                fmt::format("cluster.collective_algorithm \"{}\" is not known; legal: auto, ring, "
+                            "tree, nvls, pxn, hierarchical",
+                            algorithm));
+  if (variable("NCCL_NVLS_ENABLE") == "0")
+    choice.algorithms[static_cast<size_t>(Algorithm::nvls)] = false;
+  if (const std::string list = variable("NCCL_ALGO"); !list.empty())
+    obey(list, choice.algorithms, [](const std::string& part, size_t a) {
+      return part == algorithm_name(static_cast<Algorithm>(a)) ||
+             (part == "nvlstree" && static_cast<Algorithm>(a) == Algorithm::nvls);
+    });
+  return choice;
+}
+
+}  // namespace moetwin

@@ -1,0 +1,247 @@
+// Collectives alone on the machine against closed forms made of steps and bytes, and laws that hold
+// on any machine.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <random>
+
+#include "backends/sim/collective/plan.h"
+#include "tests/backends/sim/sim_case.h"
+
+using namespace moetwin;
+using namespace moetwin::test;
+
+namespace {
+
+constexpr double kNvlink = 200e9, kNic = 20e9;  // effective rates
+constexpr double kSizes[] = {1024, 65536, 1 << 20, 64 << 20, 1 << 30};
+
+StepFigures steps(double start, double nvlink, double nic, double nvlink_share, double nic_share) {
+  return {Seconds(start), Seconds(nvlink), Seconds(nic), nvlink_share,
+          nic_share,      Seconds(0.5e-6), Seconds(2e-6)};
+}
+// One protocol of each algorithm: of two the closed form would be the smaller.
+const StepFigures kRing = steps(10e-6, 2e-6, 6e-6, 1, 1);
+const StepFigures kTree = steps(12e-6, 3e-6, 9e-6, 0.5, 0.8);
+const StepFigures kNvls = steps(20e-6, 4e-6, 15e-6, 0.9, 0.75);
+const StepFigures kPairs = steps(30e-6, 1e-6, 5e-6, 0.8, 0.9);
+
+ClusterProfile machine_of(int64_t gpus_per_node) {
+  ClusterProfile p = toy();
+  p.gpus_per_node = p.nics_per_node = gpus_per_node;
+  p.gpu.launch_overhead_seconds = Seconds(0);
+  p.gpu.memory_bandwidth = BytesPerSecond(1e18);  // rows to oneself take no time
+  p.nvlink.bandwidth = BytesPerSecond(kNvlink);
+  p.nic.bandwidth = BytesPerSecond(kNic);
+  const auto simple = static_cast<size_t>(Protocol::simple);
+  NcclProfile& nccl = p.nccl_section.emplace();
+  nccl.ring[simple] = kRing, nccl.tree[simple] = kTree;
+  nccl.nvls[simple] = kNvls, nccl.pairs[simple] = kPairs;
+  return p;
+}
+
+struct Group8 {  // nodes x 8 members, or one node of n
+  int64_t nodes, per_node;
+};
+
+double alone(const ClusterProfile& profile, const Group8& g, CollectiveKind kind, double bytes,
+             const std::string& algorithm = "auto", const std::vector<double>& pairs = {}) {
+  const int64_t n = g.nodes * g.per_node;
+  const Machine machine(profile, n);
+  CollectiveShape shape;
+  shape.kind = kind;
+  shape.group.n1 = n;
+  const NodesOfGroup on(shape.group, machine);
+  shape.on = &on;
+  shape.bytes = bytes;
+  shape.to = n - 1;
+  shape.pair_bytes = pairs;
+  if (kind == CollectiveKind::all_to_all_v && pairs.empty())
+    shape.pair_bytes.assign(static_cast<size_t>(n * n), bytes / static_cast<double>(n));
+  Plan plan;
+  make_plan(shape, machine, nccl_choice(algorithm, {}), plan);
+  return plan.alone(machine).value;
+}
+
+double log2_up(int64_t n) { return std::ceil(std::log2(static_cast<double>(n))); }
+
+Approx about(double value) { return Approx(value).epsilon(0.01); }
+
+}  // namespace
+
+TEST_CASE("rings: start, steps of latency and a piece each, no faster than the busiest port") {
+  for (const Group8 g : {Group8{1, 2}, {1, 8}, {1, 64}, {2, 8}, {16, 8}, {128, 8}, {1024, 1}}) {
+    const auto n = static_cast<double>(g.nodes * g.per_node);
+    const ClusterProfile profile = machine_of(g.per_node);
+    for (const double s : kSizes)
+      for (const auto& [kind, rounds] :
+           {std::pair(CollectiveKind::all_reduce, 2.0), std::pair(CollectiveKind::all_gather, 1.0),
+            std::pair(CollectiveKind::reduce_scatter, 1.0)}) {
+        const double per_node = static_cast<double>(g.per_node);
+        double expected, bound;
+        if (g.nodes == 1) {
+          // n-1 steps a round, each passing on 1/n of the bytes.
+          expected = 10e-6 + rounds * (n - 1) * (2e-6 + s / n / kNvlink);
+          bound = rounds * (n - 1) / n * s / kNvlink;
+        } else {
+          // As many rings as GPUs on a node; of n-1 steps one a node goes by NIC.
+          const double hops = std::min(static_cast<double>(g.nodes), n - 1);
+          const double piece = s / n / per_node;
+          const double path =
+              rounds * (hops * (6e-6 + piece / kNic) + (n - 1 - hops) * (2e-6 + piece / kNvlink));
+          bound = rounds * (n - 1) / n * s / per_node / kNic;
+          expected = 10e-6 + std::max(path, bound + 6e-6);
+        }
+        CAPTURE(g.nodes, g.per_node, s, static_cast<int>(kind));
+        const double seconds = alone(profile, g, kind, s, "ring");
+        CHECK(seconds == about(expected));
+        CHECK(seconds > bound);
+      }
+  }
+}
+
+TEST_CASE("trees: up and down the levels and the chains, each byte twice through an inner NIC") {
+  for (const Group8 g : {Group8{2, 8}, {4, 8}, {16, 8}, {128, 8}, {1024, 1}, {64, 4}}) {
+    const auto per_node = static_cast<double>(g.per_node);
+    for (const double s : kSizes) {
+      const double path = 2 * log2_up(g.nodes) * 9e-6 + 2 * (per_node - 1) * 3e-6;
+      // Each GPU's NIC has two trees of half of 1/per_node of the bytes: an inner node in one
+      // sends to its parent and two children, as a leaf in the other to its parent; of two nodes
+      // each is root once.
+      const double halves = g.nodes == 2 ? 2 : 4;
+      const double nic = halves * s / (2 * per_node) / (0.8 * kNic);
+      const double nvlink = 2 * (per_node - 1) / per_node * s / (0.5 * kNvlink);
+      CAPTURE(g.nodes, g.per_node, s);
+      CHECK(alone(machine_of(g.per_node), g, CollectiveKind::all_reduce, s, "tree") ==
+            about(12e-6 + path + std::max(nic, nvlink)));
+    }
+  }
+}
+
+TEST_CASE("NVLS: bytes once into the switch and once out, and each GPU's part again") {
+  for (const Group8 g : {Group8{1, 4}, {1, 8}, {2, 8}, {32, 8}, {128, 8}})
+    for (const double s : kSizes) {
+      const auto per_node = static_cast<double>(g.per_node);
+      const double inside = s * (1 + 1 / per_node) / (0.9 * kNvlink);
+      const double between =
+          g.nodes == 1 ? 0 : (g.nodes == 2 ? 2 : 4) * s / (2 * per_node) / (0.75 * kNic);
+      CAPTURE(g.nodes, g.per_node, s);
+      CHECK(alone(machine_of(g.per_node), g, CollectiveKind::all_reduce, s, "nvls") ==
+            about(20e-6 + 2 * 4e-6 + 2 * log2_up(g.nodes) * 15e-6 + std::max(inside, between)));
+    }
+}
+
+TEST_CASE("broadcast, send and the ways of an all-to-all") {
+  for (const Group8 g : {Group8{1, 8}, {2, 8}, {16, 8}, {128, 8}})
+    for (const double s : kSizes) {
+      const auto n = static_cast<double>(g.nodes * g.per_node),
+                 nodes = static_cast<double>(g.nodes);
+      const ClusterProfile profile = machine_of(g.per_node);
+      CAPTURE(g.nodes, s);
+      CHECK(alone(profile, g, CollectiveKind::broadcast, s) ==
+            about(10e-6 + (n - nodes) * 2e-6 + (nodes - 1) * 6e-6 +
+                  s / (g.nodes == 1 ? kNvlink : kNic)));
+      CHECK(alone(profile, g, CollectiveKind::send, s) ==
+            about(30e-6 + (g.nodes == 1 ? 1e-6 + s / (0.8 * kNvlink) : 5e-6 + s / (0.9 * kNic))));
+      const double inside = 7 * s / n, outside = s - 8 * s / n;
+      const double direct = g.nodes == 1
+                                ? 1e-6 + 6 * 0.5e-6 + inside / (0.8 * kNvlink)
+                                : 5e-6 + 6 * 0.5e-6 + (n - 9) * 2e-6 +
+                                      std::max(inside / (0.8 * kNvlink), outside / (0.9 * kNic));
+      CHECK(alone(profile, g, CollectiveKind::all_to_all_v, s) == about(30e-6 + direct));
+      if (g.nodes == 1) continue;
+      // Seven eighths of what leaves the node first go to the GPU of the receiver's rail.
+      const double relayed = inside + outside * 7 / 8;
+      const double latency = 1e-6 + 5e-6 + 6 * 0.5e-6 + (nodes - 2) * 2e-6;
+      CHECK(alone(profile, g, CollectiveKind::all_to_all_v, s, "pxn") ==
+            about(30e-6 + latency + std::max(relayed / (0.8 * kNvlink), outside / (0.9 * kNic))));
+      CHECK(alone(profile, g, CollectiveKind::all_to_all_v, s, "hierarchical") ==
+            about(30e-6 + latency + relayed / (0.8 * kNvlink) + outside / (0.9 * kNic)));
+    }
+}
+
+TEST_CASE("the fastest protocol that is allowed is taken") {
+  ClusterProfile profile = machine_of(8);
+  profile.nccl_section->ring[static_cast<size_t>(Protocol::ll)] = steps(5e-6, 1e-6, 3e-6, 0.2, 0.2);
+  const Machine machine(profile, 8);
+  const auto take = [&](double bytes, const std::map<std::string, std::string>& nccl) {
+    CollectiveShape shape;
+    shape.kind = CollectiveKind::all_reduce;
+    shape.group.n1 = 8;
+    const NodesOfGroup on(shape.group, machine);
+    shape.on = &on;
+    shape.bytes = bytes;
+    Plan plan;
+    make_plan(shape, machine, nccl_choice("auto", nccl), plan);
+    return std::string(algorithm_name(plan.algorithm)) + " " + protocol_name(plan.protocol);
+  };
+  // LL saves 19 us and loses 4 * 14 s / (8 kNvlink): they cross at 0.54 MB; NVLS is at 28 us and
+  // s 1.125 / (0.9 kNvlink).
+  CHECK(take(1e3, {}) == "ring ll");
+  CHECK(take(1e6, {{"NCCL_NVLS_ENABLE", "0"}}) == "ring simple");
+  CHECK(take(1e6, {}) == "nvls simple");
+  CHECK(take(1e3, {{"NCCL_PROTO", "Simple"}}) == "nvls simple");
+  CHECK(take(1e3, {{"NCCL_PROTO", "^LL"}, {"NCCL_ALGO", "Ring"}}) == "ring simple");
+  CHECK(take(1e9, {{"NCCL_PROTO", "LL"}, {"NCCL_ALGO", "Ring,Tree"}}) == "ring ll");
+  CHECK(take(1e3, {{"NCCL_ALGO", "Tree"}}) == "tree simple");
+  CHECK(take(1e3, {{"NCCL_ALGO", "CollnetDirect"}}) == "ring ll");
+}
+
+TEST_CASE("laws on a thousand machines", "[C26][C27]") {
+  std::mt19937_64 random(7);
+  const auto between = [&](double low, double high) {
+    return low * std::pow(high / low, std::uniform_real_distribution<double>(0, 1)(random));
+  };
+  const auto one_of = [&](std::initializer_list<int64_t> list) {
+    return list.begin()[std::uniform_int_distribution<size_t>(0, list.size() - 1)(random)];
+  };
+  constexpr CollectiveKind kKinds[] = {
+      CollectiveKind::all_reduce, CollectiveKind::all_gather, CollectiveKind::reduce_scatter,
+      CollectiveKind::broadcast,  CollectiveKind::send,       CollectiveKind::all_to_all_v};
+  for (int i = 0; i < 1000; ++i) {
+    const Group8 g{one_of({1, 2, 4, 8}), one_of({1, 2, 4, 8})};
+    if (g.nodes * g.per_node == 1) continue;
+    ClusterProfile p = machine_of(g.per_node);
+    p.nvlink.bandwidth = BytesPerSecond(between(10e9, 900e9));
+    p.nic.bandwidth = BytesPerSecond(between(1e9, 100e9));
+    p.nics_per_node = std::min(g.per_node, one_of({1, 2, 4, 8}));
+    p.oversubscription = between(1, 8);
+    for (ByProtocol NcclProfile::*list :
+         {&NcclProfile::ring, &NcclProfile::tree, &NcclProfile::pairs, &NcclProfile::nvls})
+      for (auto& f : (*p.nccl_section).*list)
+        if (list != &NcclProfile::nvls || f)
+          f = steps(between(1e-6, 1e-4), between(1e-7, 1e-5), between(1e-6, 5e-5), between(0.05, 1),
+                    between(0.05, 1));
+    const double bytes = between(1e3, 1e10);
+    for (const CollectiveKind kind : kKinds) {
+      CAPTURE(i, static_cast<int>(kind), g.nodes, g.per_node, bytes);
+      const double seconds = alone(p, g, kind, bytes);
+      ClusterProfile faster = p;
+      faster.nvlink.bandwidth = BytesPerSecond(2 * p.nvlink.bandwidth.value);
+      faster.nic.bandwidth = BytesPerSecond(2 * p.nic.bandwidth.value);
+      const double fast = alone(faster, g, kind, bytes), half = alone(p, g, kind, bytes / 2);
+      CHECK(fast < seconds);
+      CHECK(fast > seconds / 2);
+      CHECK(half == Approx(fast).epsilon(1e-9));
+      const double more = alone(p, {2 * g.nodes, g.per_node}, kind, bytes);
+      if (kind != CollectiveKind::send) CHECK(more >= seconds * (1 - 1e-9));
+      // Nothing beats bytes over the links' rate. All GPUs of a node leave it together.
+      const auto n = static_cast<double>(g.nodes * g.per_node);
+      const double ways = kind == CollectiveKind::all_reduce ? 1 : (n - 1) / n;
+      if (kind != CollectiveKind::send && kind != CollectiveKind::broadcast)
+        CHECK(seconds > ways * bytes /
+                            std::max(p.nvlink.bandwidth.value,
+                                     p.nic.bandwidth.value * static_cast<double>(g.per_node)));
+    }
+    // The same rows, more and more of them to one receiver.
+    const auto n = static_cast<size_t>(g.nodes * g.per_node);
+    double last = 0;
+    for (const double hot : {0.0, 0.3, 0.9}) {
+      std::vector<double> pairs(n * n, (1 - hot) * bytes / static_cast<double>(n));
+      for (size_t from = 0; from < n; ++from) pairs[from * n] += hot * bytes;
+      const double seconds = alone(p, g, CollectiveKind::all_to_all_v, bytes, "auto", pairs);
+      CHECK(seconds >= last * (1 - 1e-9));
+      last = seconds;
+    }
+  }
+}
