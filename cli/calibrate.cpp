@@ -30,7 +30,7 @@ namespace {
 struct CalibrateArguments {
   MachineOptions machine;
   std::string cluster, base, from, out, raw, dtype = "bf16", gpu;
-  std::vector<std::string> files, series;
+  std::vector<std::string> files, series, only;
   NcclTestsOptions logs;
   std::string least_bytes, most_bytes;
   int64_t gpus = 0;
@@ -180,7 +180,7 @@ int run_calibrate(CalibrateArguments a, const Output& output) {
   const std::string from = a.from.empty() || a.from == "measurements"
                                ? "moetwin calibrate on " + m->machine
                                : a.from + " (" + m->machine + ")";
-  const FitResult fit = fit_profile(*m, base, from);
+  const FitResult fit = fit_profile(*m, base, from, a.only);
   if (a.json)
     output.out << json_text(fit_json(fit, base));
   else
@@ -233,6 +233,11 @@ void add_calibrate(CLI::App& app, Action& action) {
       ->type_name("TEXT");
   verb->add_option("--series", a->series,
                    "collectives: only rows whose column series begins with one of these")
+      ->type_name("TEXT,...")
+      ->delimiter(',');
+  verb->add_option("--only", a->only,
+                   "Of links and NCCL, fit only figures whose key has one of these in it (nic: "
+                   "between nodes)")
       ->type_name("TEXT,...")
       ->delimiter(',');
   verb->add_option("-o,--out", a->out, "The profile to write (default: only show the fit)")

@@ -44,6 +44,11 @@ void read_algorithm(const std::string& text, CollectiveRow& out) {
   const std::string words = lower_case(text);
   if (words == "ring" || words == "tree")
     out.algorithm = words;
+  else if (words.find("nvls_enable=0") != std::string::npos ||
+           words.find("nvls off") != std::string::npos)
+    out.nccl_algo = "^NVLS,NVLSTree";
+  else if (words.find("auto") != std::string::npos)
+    return;  // says what was chosen, not what was told
   else if (words.find("nvlstree") != std::string::npos)
     out.nccl_algo = "NVLSTree";
   else if (words.find("nvls") == 0)

@@ -51,6 +51,19 @@ class SimCluster : public Cluster {
     settings_.kernels = parse_kernel_class(scenario.cluster.kernels);
     settings_.choice = nccl_choice(scenario.cluster.collective_algorithm, scenario.nccl);
     settings_.fidelity = parse_fidelity(scenario.cluster.fidelity);
+    constexpr int64_t kMostPaired = 512;  // a route for every pair
+    if (settings_.fidelity == Fidelity::flow && machine_.fabric_links() > 0 && world > kMostPaired)
+      throw Error(
+          ErrorClass::configuration,
+          fmt::format("cluster.fidelity: flow takes at most {} GPUs on a {} fabric that can "
+                      "hold messages up, there are {}; use fluid",
+                      kMostPaired, fabric_kind_name(p.fabric.kind), world));
+    if (const auto& t = p.fabric.torus;
+        p.fabric.kind == FabricKind::torus && machine_.nodes() > t[0] * t[1] * t[2])
+      throw Error(
+          ErrorClass::configuration,
+          fmt::format("fabric.torus of profile \"{}\": {} x {} x {} nodes, but {} are needed",
+                      p.name, t[0], t[1], t[2], machine_.nodes()));
   }
 
   int64_t world() const override { return machine_.world(); }

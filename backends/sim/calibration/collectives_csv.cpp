@@ -8,7 +8,7 @@
 #include <optional>
 #include <sstream>
 
-#include "backends/sim/calibration/csv_fields.h"
+#include "core/base/csv.h"
 #include "core/base/error.h"
 #include "core/base/units.h"
 
@@ -38,8 +38,7 @@ std::optional<CollectiveKind> kind_named(const std::string& name) {
 
 class Table {
  public:
-  Table(const std::string& header, const std::string& file)
-      : file_(file), names_(fields_of(header)) {
+  Table(std::vector<std::string> header, const std::string& file) : names_(std::move(header)) {
     for (const char* needed : {"collective", "nodes", "gpus_per_node", "size_bytes"})
       if (!has(needed))
         throw Error(ErrorClass::configuration,
@@ -61,7 +60,6 @@ class Table {
   }
 
  private:
-  std::string file_;
   std::vector<std::string> names_;
 };
 
@@ -97,13 +95,12 @@ std::vector<CollectiveMeasurement> read_collectives_csv(
     const std::string& text, const std::string& file, const std::string& gpu,
     const std::vector<std::string>& series, double least_bytes, double most_bytes,
     int64_t profile_gpus_per_node, std::vector<std::string>& problems) {
-  std::istringstream in(text);
-  std::string line;
-  std::getline(in, line);
-  const Table table(line, file);
+  const std::vector<CsvRecord> records = csv_records(text);
+  const Table table(records.empty() ? std::vector<std::string>() : records[0].fields, file);
   std::vector<CollectiveMeasurement> list;
-  for (int64_t at = 2; std::getline(in, line); ++at) {
-    const std::vector<std::string> fields = fields_of(line);
+  for (size_t i = 1; i < records.size(); ++i) {
+    const std::vector<std::string>& fields = records[i].fields;
+    const int64_t at = records[i].line;
     const std::string curve = table.text(fields, "series");
     const auto begins = [&](const std::string& s) { return curve.rfind(s, 0) == 0; };
     if (table.text(fields, "gpu").find(gpu) == std::string::npos) continue;

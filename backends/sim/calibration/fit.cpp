@@ -40,7 +40,8 @@ void fit_copies(const Measurements& m, const std::string& from, FitResult& resul
                                 copy_cost(Bytes(c.bytes), pcie).value});
 }
 
-FitResult fit_profile(const Measurements& m, const ClusterProfile& base, const std::string& from) {
+FitResult fit_profile(const Measurements& m, const ClusterProfile& base, const std::string& from,
+                      const std::vector<std::string>& only) {
   if (m.kernels.empty() && m.collectives.empty() && m.copies.empty() && m.launch_seconds < 0)
     throw Error(ErrorClass::configuration, "there are no measurements to fit a profile to");
   FitResult result;
@@ -77,7 +78,7 @@ FitResult fit_profile(const Measurements& m, const ClusterProfile& base, const s
     result.notes.push_back("gpu.launch_overhead_seconds: not measured, as in the base");
   }
   fit_kernels(m, from, result);
-  fit_collectives(m, from, result);
+  fit_collectives(m, from, only, result);
   if (m.copies.empty()) result.notes.push_back("pcie: not measured, as in the base");
   fit_copies(m, from, result);
   return result;

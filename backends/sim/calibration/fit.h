@@ -44,9 +44,10 @@ struct FitResult {
 /// `base`: peaks of the data sheets, and every figure that no measurement speaks of. Rates above a
 /// peak of the base raise it. `from`: what a figure's source says of where the measurements are
 /// from. Throws Error(configuration) when there are no measurements, or a group has more members on
-/// a node than the profile has GPUs.
+/// a node than the profile has GPUs. `only`: where there are any, of links and NCCL only figures
+/// whose key has one of these in it ("nic": what lies between nodes).
 FitResult fit_profile(const Measurements& measurements, const ClusterProfile& base,
-                      const std::string& from);
+                      const std::string& from, const std::vector<std::string>& only = {});
 
 /// Median and largest error without sign by family, in order of first appearance.
 struct ErrorSummary {

@@ -96,20 +96,6 @@ std::vector<AlphaBeta> lines_of(const std::vector<Prepared>& list) {
   return lines;
 }
 
-// Rates are fitted as efficiency: the peak of the link is the base's, unless it is exceeded.
-void set_link(LinkProfile& link, const char* name, double effective, double latency,
-              const std::string& from, FitResult& result) {
-  if (effective > link.bandwidth.value) {
-    link.bandwidth = BytesPerSecond(effective);
-    result.figures.push_back({std::string(name) + ".bytes_per_second", effective,
-                              from + ": faster than the base's peak"});
-  }
-  link.efficiency = effective / link.bandwidth.value;
-  link.latency = Seconds(latency);
-  result.figures.push_back({std::string(name) + ".efficiency", link.efficiency, from});
-  result.figures.push_back({std::string(name) + ".latency_seconds", latency, from});
-}
-
 // With some forty figures many are known in combination only: they are held near the base, where an
 // e-fold weighs as much as one measurement that is 10% off.
 constexpr double kNcclPull = 0.1;
@@ -118,38 +104,40 @@ constexpr double kNcclPull = 0.1;
 /// s / (1 - s). A share of 1 is not fitted: it says that nothing is lost.
 class Parameters {
  public:
-  explicit Parameters(const ClusterProfile& profile) : profile_(profile) {
-    start_ = {profile.nvlink.effective().value, profile.nic.effective().value};
-    if (!profile_.nccl_section) {
-      start_.insert(start_.end(), {profile.nvlink.latency.value, profile.nic.latency.value,
-                                   profile.collective_seconds.value});
+  Parameters(const ClusterProfile& profile, const std::vector<std::string>& only)
+      : profile_(profile) {
+    for (LinkProfile* link : {&profile_.nvlink, &profile_.nic}) {
+      link->bandwidth = link->effective();
+      link->efficiency = 1;
+    }
+    std::vector<NcclFigure> all = {{"nvlink.efficiency", &profile_.nvlink.bandwidth.value, false},
+                                   {"nic.efficiency", &profile_.nic.bandwidth.value, false}};
+    if (profile_.nccl_section) {
+      for (const NcclFigure& f : nccl_figures(*profile_.nccl_section)) all.push_back(f);
     } else {
-      for (const NcclFigure& f : nccl_figures(*profile_.nccl_section))
-        if (!f.is_share || *f.value < 1) {
-          figures_.push_back(f);
-          start_.push_back(f.is_share ? *f.value / (1 - *f.value) : *f.value);
-        }
+      all.push_back({"nvlink.latency_seconds", &profile_.nvlink.latency.value, false});
+      all.push_back({"nic.latency_seconds", &profile_.nic.latency.value, false});
+      all.push_back({"collective_seconds", &profile_.collective_seconds.value, false});
     }
     constexpr double kLeast = 1e-9;  // a logarithm's
-    for (double& value : start_) value = std::max(kLeast, value);
+    for (const NcclFigure& f : all) {
+      const auto named = [&](const std::string& text) {
+        return f.key.find(text) != std::string::npos;
+      };
+      if (f.is_share && *f.value >= 1) continue;
+      if (!only.empty() && std::none_of(only.begin(), only.end(), named)) continue;
+      figures_.push_back(f);
+      start_.push_back(std::max(kLeast, f.is_share ? *f.value / (1 - *f.value) : *f.value));
+    }
   }
+  Parameters(const Parameters&) = delete;
   const std::vector<double>& start() const { return start_; }
   const std::vector<NcclFigure>& figures() const { return figures_; }
 
   /// The profile with these values, until the next call.
   const ClusterProfile& with(const std::vector<double>& v) {
-    for (const auto& [link, value] :
-         {std::pair(&profile_.nvlink, v[0]), std::pair(&profile_.nic, v[1])}) {
-      link->bandwidth = BytesPerSecond(value);
-      link->efficiency = 1;
-    }
-    if (!profile_.nccl_section) {
-      profile_.nvlink.latency = Seconds(v[2]);
-      profile_.nic.latency = Seconds(v[3]);
-      profile_.collective_seconds = Seconds(v[4]);
-    }
     for (size_t i = 0; i < figures_.size(); ++i)
-      *figures_[i].value = figures_[i].is_share ? v[i + 2] / (1 + v[i + 2]) : v[i + 2];
+      *figures_[i].value = figures_[i].is_share ? v[i] / (1 + v[i]) : v[i];
     return profile_;
   }
 
@@ -159,9 +147,22 @@ class Parameters {
   std::vector<double> start_;
 };
 
+/// A link's rate is fitted as efficiency: its peak is the base's, unless it is exceeded.
+void take_rate(LinkProfile& link, const std::string& key, double effective,
+               const std::string& source, FitResult& result) {
+  if (effective > link.bandwidth.value) {
+    link.bandwidth = BytesPerSecond(effective);
+    result.figures.push_back({key.substr(0, key.find('.')) + ".bytes_per_second", effective,
+                              source + ": faster than the base's peak"});
+  }
+  link.efficiency = effective / link.bandwidth.value;
+  result.figures.push_back({key, link.efficiency, source});
+}
+
 }  // namespace
 
-void fit_collectives(const Measurements& m, const std::string& from, FitResult& result) {
+void fit_collectives(const Measurements& m, const std::string& from,
+                     const std::vector<std::string>& only, FitResult& result) {
   if (m.collectives.empty()) {
     result.notes.push_back(
         "nvlink, nic, collective_seconds: no collectives were measured, as in "
@@ -179,7 +180,7 @@ void fit_collectives(const Measurements& m, const std::string& from, FitResult& 
       std::any_of(list.begin(), list.end(), [](const Prepared& p) { return p.on.most > 1; });
   const bool between =
       std::any_of(list.begin(), list.end(), [](const Prepared& p) { return p.on.nodes > 1; });
-  Parameters parameters(profile);
+  Parameters parameters(profile, only);
   const Residuals residuals = [&](const std::vector<double>& values) {
     const Machine tried(parameters.with(values), machine.world());
     std::vector<double> r;
@@ -190,23 +191,22 @@ void fit_collectives(const Measurements& m, const std::string& from, FitResult& 
                                                   profile.nccl_section ? kNcclPull : 1e-3);
   const ClusterProfile& with = parameters.with(fitted);
   const std::string source = fmt::format("{}: fit to {} collectives", from, list.size());
-  if (inside)
-    set_link(profile.nvlink, "nvlink", fitted[0], with.nvlink.latency.value, source, result);
-  else
-    result.notes.push_back("nvlink: no group had two GPUs of a node, as in the base");
-  if (between)
-    set_link(profile.nic, "nic", fitted[1], with.nic.latency.value, source, result);
-  else
-    result.notes.push_back("nic: no group spanned two nodes, as in the base");
+  if (!inside) result.notes.push_back("nvlink: no group had two GPUs of a node, as in the base");
+  if (!between) result.notes.push_back("nic: no group spanned two nodes, as in the base");
   profile.nccl_section = with.nccl_section;
-  for (size_t i = 0; i < parameters.figures().size(); ++i)
-    if (std::abs(fitted[i + 2] / parameters.start()[i + 2] - 1) > 1e-6) {  // else nothing tells it
-      const NcclFigure& f = parameters.figures()[i];
-      result.figures.push_back({f.key, *f.value, source});
-    }
-  if (!with.nccl_section) {
-    profile.collective_seconds = with.collective_seconds;
-    result.figures.push_back({"collective_seconds", with.collective_seconds.value, source});
+  profile.collective_seconds = with.collective_seconds;
+  if (inside) profile.nvlink.latency = with.nvlink.latency;
+  if (between) profile.nic.latency = with.nic.latency;
+  for (size_t i = 0; i < fitted.size(); ++i) {
+    const NcclFigure& f = parameters.figures()[i];
+    const bool nvlink = f.key.rfind("nvlink.", 0) == 0, nic = f.key.rfind("nic.", 0) == 0;
+    if ((nvlink && !inside) || (nic && !between)) continue;
+    if (f.key == "nvlink.efficiency")
+      take_rate(profile.nvlink, f.key, *f.value, source, result);
+    else if (f.key == "nic.efficiency")
+      take_rate(profile.nic, f.key, *f.value, source, result);
+    else if (!profile.nccl_section || std::abs(fitted[i] / parameters.start()[i] - 1) > 1e-6)
+      result.figures.push_back({f.key, *f.value, source});  // else nothing tells it
   }
   result.collectives = lines_of(list);
   const Machine now(profile, machine.world());

@@ -9,7 +9,8 @@ namespace moetwin {
 inline constexpr double kOutlier = 0.1;
 
 void fit_kernels(const Measurements& measurements, const std::string& from, FitResult& result);
-void fit_collectives(const Measurements& measurements, const std::string& from, FitResult& result);
+void fit_collectives(const Measurements& measurements, const std::string& from,
+                     const std::vector<std::string>& only, FitResult& result);
 void fit_copies(const Measurements& measurements, const std::string& from, FitResult& result);
 
 }  // namespace moetwin

@@ -5,11 +5,14 @@
 namespace moetwin {
 
 Machine::Machine(ClusterProfile profile, int64_t world)
-    : profile_(std::move(profile)), nccl_(profile_.nccl()), world_(world) {
-  nodes_ = (world + profile_.gpus_per_node - 1) / profile_.gpus_per_node;
-  first_nic_ = 2 * world;
-  first_uplink_ = first_nic_ + 2 * nodes_ * profile_.nics_per_node;
-  ports_ = first_uplink_ + (has_uplinks() ? 2 * nodes_ : 0);
+    : profile_(std::move(profile)),
+      nccl_(profile_.nccl()),
+      world_(world),
+      nodes_((world + profile_.gpus_per_node - 1) / profile_.gpus_per_node),
+      first_nic_(2 * world),
+      first_fabric_(first_nic_ + 2 * nodes_ * profile_.nics_per_node),
+      fabric_(profile_.fabric, nodes_, profile_.nics_per_node, profile_.nic.effective()) {
+  ports_ = first_fabric_ + fabric_.links();
 }
 
 int64_t Machine::nic_of(int64_t rank) const {
@@ -19,20 +22,15 @@ int64_t Machine::nic_of(int64_t rank) const {
 
 BytesPerSecond Machine::bandwidth(int64_t port) const {
   if (port < first_nic_) return profile_.nvlink.effective();
-  if (port < first_uplink_) return profile_.nic.effective();
-  return uplink_bandwidth();
-}
-
-BytesPerSecond Machine::uplink_bandwidth() const {
-  return BytesPerSecond(profile_.nic.effective().value *
-                        static_cast<double>(profile_.nics_per_node) / profile_.oversubscription);
+  if (port < first_fabric_) return profile_.nic.effective();
+  return fabric_.bandwidth(port - first_fabric_);
 }
 
 std::string Machine::port_name(int64_t port) const {
   const char* direction = port % 2 == 0 ? "up" : "down";
   if (port < first_nic_) return fmt::format("gpu{}-{}", port / 2, direction);
-  if (port < first_uplink_) return fmt::format("nic{}-{}", (port - first_nic_) / 2, direction);
-  return fmt::format("node{}-{}", (port - first_uplink_) / 2, direction);
+  if (port < first_fabric_) return fmt::format("nic{}-{}", (port - first_nic_) / 2, direction);
+  return fabric_.name(port - first_fabric_);
 }
 
 void Machine::route(int64_t from, int64_t to, std::vector<int64_t>& ports) const {
@@ -43,10 +41,9 @@ void Machine::route(int64_t from, int64_t to, std::vector<int64_t>& ports) const
     return;
   }
   ports.push_back(nic(from, Direction::up));
-  if (has_uplinks()) {
-    ports.push_back(uplink(node_of(from), Direction::up));
-    ports.push_back(uplink(node_of(to), Direction::down));
-  }
+  const auto first = static_cast<std::ptrdiff_t>(ports.size());
+  fabric_route(from, to, ports);
+  for (auto link = ports.begin() + first; link != ports.end(); ++link) *link = fabric_port(*link);
   ports.push_back(nic(to, Direction::down));
 }
 

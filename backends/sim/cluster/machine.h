@@ -1,7 +1,7 @@
 #pragma once
 // The ports of the modelled machine: every GPU's two directions into its node's switch, every NIC's
-// two directions, and where the fabric is oversubscribed every node's uplink. A port is numbered;
-// what passes through it shares its bandwidth.
+// two directions, and the links of a fabric that could hold messages up. A port is numbered; what
+// passes through it shares its bandwidth.
 
 #include <cstdint>
 #include <string>
@@ -31,14 +31,17 @@ class Machine {
   }
   /// Number of the NIC that `rank` uses.
   int64_t nic_of(int64_t rank) const;
-  bool has_uplinks() const { return profile_.oversubscription > 1; }
-  int64_t uplink(int64_t node, Direction d) const {
-    return first_uplink_ + 2 * node + static_cast<int64_t>(d);
+  /// The fabric's links are ports; 0: it holds nothing up.
+  int64_t fabric_links() const { return fabric_.links(); }
+  int64_t fabric_port(int64_t link) const { return first_fabric_ + link; }
+  /// Appends the links of the fabric between the NICs of two ranks on different nodes.
+  void fabric_route(int64_t from, int64_t to, std::vector<int64_t>& links) const {
+    fabric_.route(nic_of(from), nic_of(to), links);
   }
   bool is_nvlink(int64_t port) const { return port < first_nic_; }
-  bool is_nic(int64_t port) const { return port >= first_nic_ && port < first_uplink_; }
+  bool is_nic(int64_t port) const { return port >= first_nic_ && port < first_fabric_; }
   BytesPerSecond bandwidth(int64_t port) const;
-  BytesPerSecond uplink_bandwidth() const;  ///< of a node, where it has uplinks
+  BytesPerSecond fabric_bandwidth() const { return fabric_.bandwidth(0); }  ///< of a link of it
   std::string port_name(int64_t port) const;
   /// Latency of one step from one rank to another.
   Seconds latency(int64_t from, int64_t to) const {
@@ -50,7 +53,8 @@ class Machine {
  private:
   ClusterProfile profile_;
   NcclProfile nccl_;
-  int64_t world_, nodes_, first_nic_, first_uplink_, ports_;
+  int64_t world_, nodes_, first_nic_, first_fabric_, ports_;
+  Fabric fabric_;
 };
 
 }  // namespace moetwin

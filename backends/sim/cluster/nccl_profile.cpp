@@ -17,7 +17,7 @@ constexpr Named kAlgorithms[] = {{"ring", &NcclProfile::ring},
                                  {"nvls", &NcclProfile::nvls}};
 
 template <class Visit>
-void visit(StepFigures& step, const std::string& at, bool pairs, Visit&& each) {
+void visit(ProtocolFigures& step, const std::string& at, bool pairs, Visit&& each) {
   each(at + ".start_seconds", step.start.value, false);
   each(at + ".nvlink_step_seconds", step.nvlink_step.value, false);
   each(at + ".nic_step_seconds", step.nic_step.value, false);
@@ -36,7 +36,7 @@ const char* protocol_name(Protocol protocol) {
 }
 
 NcclProfile one_protocol(Seconds start, Seconds nvlink_step, Seconds nic_step) {
-  const StepFigures only{start, nvlink_step, nic_step, 1, 1, Seconds(0), Seconds(0)};
+  const ProtocolFigures only{start, nvlink_step, nic_step, 1, 1, Seconds(0), Seconds(0)};
   NcclProfile profile;
   const auto simple = static_cast<size_t>(Protocol::simple);
   profile.ring[simple] = profile.tree[simple] = profile.pairs[simple] = only;
@@ -53,7 +53,7 @@ NcclProfile read_nccl(Figures& in) {
       const std::string at = section + "." + protocol_name(static_cast<Protocol>(p));
       if (!in.has(at) || (nvls && static_cast<Protocol>(p) != Protocol::simple)) continue;
       any = true;
-      StepFigures& step = (profile.*algorithm.figures)[static_cast<size_t>(p)].emplace();
+      ProtocolFigures& step = (profile.*algorithm.figures)[static_cast<size_t>(p)].emplace();
       visit(step, at, algorithm.figures == &NcclProfile::pairs,
             [&](const std::string& key, double& value, bool share) {
               value = in.figure(key, share ? Figures::Rule::fraction : Figures::Rule::not_negative);

@@ -23,7 +23,7 @@ inline constexpr int kProtocols = 3;
 const char* protocol_name(Protocol protocol);
 
 /// Of an algorithm under one protocol.
-struct StepFigures {
+struct ProtocolFigures {
   Seconds start;                  ///< of the whole collective
   Seconds nvlink_step, nic_step;  ///< latency of a step inside a node, between nodes
   /// Share of the links' effective bandwidth that is reached.
@@ -32,7 +32,7 @@ struct StepFigures {
   Seconds nvlink_peer, nic_peer;
 };
 /// By Protocol; absent: the algorithm has none under it.
-using ByProtocol = std::array<std::optional<StepFigures>, kProtocols>;
+using ByProtocol = std::array<std::optional<ProtocolFigures>, kProtocols>;
 
 /// What one message, a send to one receiver, can reach.
 struct MessageLimits {

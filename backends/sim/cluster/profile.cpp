@@ -183,9 +183,7 @@ ClusterProfile parse_cluster_profile(const std::string& text, const std::string&
   profile.nvlink = read_link(in, "nvlink");
   profile.nic = read_link(in, "nic");
   profile.pcie = read_link(in, "pcie");
-  profile.oversubscription = in.figure("fabric.oversubscription", Rule::positive);
-  if (profile.oversubscription < 1)
-    in.fault("fabric.oversubscription", "must be 1 (non-blocking) or more");
+  profile.fabric = read_fabric(in);
   profile.collective_seconds = Seconds(in.figure("collective_seconds", Rule::not_negative));
   if (in.has("nccl")) profile.nccl_section = read_nccl(in);
   profile.price_per_gpu_hour = in.figure_or("price_per_gpu_hour", Rule::not_negative, 0);

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/sim/cluster/fabric.h"
 #include "backends/sim/cluster/nccl_profile.h"
 #include "backends/sim/cost/corrections.h"
 #include "core/base/units.h"
@@ -66,9 +67,9 @@ struct ClusterProfile {
   int64_t max_nodes = 0;      ///< 0: any number
   LinkProfile nvlink;         ///< of each GPU into the node's switch
   LinkProfile nic;
-  LinkProfile pcie;             ///< GPU to host memory
-  double oversubscription = 1;  ///< NIC bandwidth of a node / bandwidth of its uplink; 1: none
-  Seconds collective_seconds;   ///< fixed time of a collective where `nccl` does not say it
+  LinkProfile pcie;  ///< GPU to host memory
+  FabricProfile fabric;
+  Seconds collective_seconds;  ///< fixed time of a collective where `nccl` does not say it
   std::optional<NcclProfile> nccl_section;
   /// `nccl_section`, or one protocol made of collective_seconds and the links' latencies.
   NcclProfile nccl() const {

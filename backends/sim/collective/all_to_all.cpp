@@ -188,7 +188,10 @@ Work send_work(const CollectiveShape& shape, const Machine& machine) {
       machine.same_node(shape.group.member(shape.from), shape.group.member(shape.to));
   (inside ? work.nvlink_steps : work.nic_steps) = 1;
   (inside ? work.nvlink : work.nic) = Bytes(shape.bytes);
-  if (!inside && machine.has_uplinks()) work.uplink = Bytes(shape.bytes);
+  std::vector<int64_t> links;
+  if (!inside)
+    machine.fabric_route(shape.group.member(shape.from), shape.group.member(shape.to), links);
+  if (!links.empty()) work.fabric = Bytes(shape.bytes);
   work.message = of_message(shape, machine, static_cast<size_t>(shape.from),
                             static_cast<size_t>(shape.to), shape.bytes);
   return work;
@@ -210,7 +213,7 @@ void plan_send(const CollectiveShape& shape, const Machine& machine, Plan& plan)
     plan.sent_off_node[static_cast<size_t>(shape.from)] = shape.bytes;
 }
 
-void flow_send(const CollectiveShape& shape, const Machine& machine, const StepFigures& figures,
+void flow_send(const CollectiveShape& shape, const Machine& machine, const ProtocolFigures& figures,
                FlowRun& run) {
   const int64_t from = shape.group.member(shape.from), to = shape.group.member(shape.to);
   const Hop hop(figures, machine, from, to);

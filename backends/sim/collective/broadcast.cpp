@@ -36,7 +36,7 @@ void plan_broadcast(const CollectiveShape& shape, const Machine& machine, Plan& 
 }
 
 void flow_broadcast(const CollectiveShape& shape, const Machine& machine,
-                    const StepFigures& figures, FlowRun& run) {
+                    const ProtocolFigures& figures, FlowRun& run) {
   const int64_t n = shape.group.size();
   MemberPorts unused(shape, machine);
   const double way = path_of(steps_of_chain(shape, unused), figures, machine).value;

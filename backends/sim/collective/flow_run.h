@@ -28,7 +28,7 @@ using Flows = std::vector<FlowBytes>;
 
 /// A step between two world ranks.
 struct Hop {
-  Hop(const StepFigures& figures, const Machine& machine, int64_t from, int64_t to)
+  Hop(const ProtocolFigures& figures, const Machine& machine, int64_t from, int64_t to)
       : latency((machine.same_node(from, to) ? figures.nvlink_step : figures.nic_step).value),
         share(machine.same_node(from, to) ? figures.nvlink_share : figures.nic_share) {}
   double latency, share;
@@ -54,17 +54,17 @@ class FlowRun {
 /// Members of a group that flow fidelity takes on: all_to_all_v has n^2 flows.
 int64_t most_flow_members(CollectiveKind kind);
 
-void flow_ring(const CollectiveShape& shape, const Machine& machine, const StepFigures& figures,
+void flow_ring(const CollectiveShape& shape, const Machine& machine, const ProtocolFigures& figures,
                FlowRun& run);
-void flow_tree(const CollectiveShape& shape, const Machine& machine, const StepFigures& figures,
+void flow_tree(const CollectiveShape& shape, const Machine& machine, const ProtocolFigures& figures,
                FlowRun& run);
-void flow_nvls(const CollectiveShape& shape, const Machine& machine, const StepFigures& figures,
+void flow_nvls(const CollectiveShape& shape, const Machine& machine, const ProtocolFigures& figures,
                FlowRun& run);
 void flow_broadcast(const CollectiveShape& shape, const Machine& machine,
-                    const StepFigures& figures, FlowRun& run);
+                    const ProtocolFigures& figures, FlowRun& run);
 void flow_all_to_all(const CollectiveShape& shape, const Machine& machine, AllToAll way,
                      const Plan& plan, FlowRun& run);
-void flow_send(const CollectiveShape& shape, const Machine& machine, const StepFigures& figures,
+void flow_send(const CollectiveShape& shape, const Machine& machine, const ProtocolFigures& figures,
                FlowRun& run);
 
 }  // namespace moetwin

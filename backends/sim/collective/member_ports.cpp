@@ -8,6 +8,13 @@ MemberPorts::MemberPorts(const CollectiveShape& shape, const Machine& machine)
     : shape_(shape), machine_(machine) {
   const auto n = static_cast<size_t>(shape.group.size());
   for (auto* list : {&nvlink_up, &nvlink_down, &nic_up, &nic_down}) list->assign(n, 0);
+  fabric_.assign(shape.on->nodes > 1 ? static_cast<size_t>(machine.fabric_links()) : 0, 0);
+}
+
+void MemberPorts::add_fabric(int64_t from, int64_t to, double bytes) {
+  route_.clear();
+  machine_.fabric_route(shape_.group.member(from), shape_.group.member(to), route_);
+  for (const int64_t link : route_) fabric_[static_cast<size_t>(link)] += bytes;
 }
 
 // Ports in about ascending order, so that sorting them is cheap; one may come more than once.
@@ -23,12 +30,8 @@ void MemberPorts::each_port(Each&& each) const {
     if (nic_up[i] > 0) each(machine_.nic(rank(i), Direction::up), nic_up[i]);
     if (nic_down[i] > 0) each(machine_.nic(rank(i), Direction::down), nic_down[i]);
   }
-  if (!machine_.has_uplinks()) return;
-  for (size_t i = 0; i < n; ++i) {
-    const int64_t node = machine_.node_of(rank(i));
-    if (nic_up[i] > 0) each(machine_.uplink(node, Direction::up), nic_up[i]);
-    if (nic_down[i] > 0) each(machine_.uplink(node, Direction::down), nic_down[i]);
-  }
+  for (size_t link = 0; link < fabric_.size(); ++link)
+    if (fabric_[link] > 0) each(machine_.fabric_port(static_cast<int64_t>(link)), fabric_[link]);
 }
 
 namespace {
@@ -56,7 +59,7 @@ void MemberPorts::busiest(Work& work) const {
   for (const PortBytes& p : ports) {
     Bytes& most = machine_.is_nvlink(p.port) ? work.nvlink
                   : machine_.is_nic(p.port)  ? work.nic
-                                             : work.uplink;
+                                             : work.fabric;
     most = std::max(most, Bytes(p.bytes));
   }
 }

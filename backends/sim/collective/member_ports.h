@@ -21,7 +21,12 @@ class MemberPorts {
     } else {
       nic_up[a] += bytes;
       nic_down[b] += bytes;
+      pass_fabric(from, to, bytes);
     }
+  }
+  /// Only through what lies between the two members' NICs.
+  void pass_fabric(int64_t from, int64_t to, double bytes) {
+    if (!fabric_.empty()) add_fabric(from, to, bytes);
   }
   /// The busiest ports.
   void busiest(Work& work) const;
@@ -33,10 +38,13 @@ class MemberPorts {
   std::vector<double> nvlink_up, nvlink_down, nic_up, nic_down;  ///< by member
 
  private:
+  void add_fabric(int64_t from, int64_t to, double bytes);
   template <class Each>
   void each_port(Each&& each) const;
   const CollectiveShape& shape_;
   const Machine& machine_;
+  std::vector<double> fabric_;  ///< by link
+  std::vector<int64_t> route_;
 };
 
 }  // namespace moetwin

@@ -58,7 +58,7 @@ void plan_nvls(const CollectiveShape& shape, const Machine& machine, Plan& plan)
   plan.latency = path_of(steps_of_nvls(*shape.on), plan.figures, machine);
 }
 
-void flow_nvls(const CollectiveShape& shape, const Machine& machine, const StepFigures& figures,
+void flow_nvls(const CollectiveShape& shape, const Machine& machine, const ProtocolFigures& figures,
                FlowRun& run) {
   const NodesOfGroup& on = *shape.on;
   const double way = path_of(steps_of_nvls(on), figures, machine).value;

@@ -46,7 +46,7 @@ struct PortBytes {
 struct Plan {
   Algorithm algorithm = Algorithm::ring;  ///< of all_reduce, all_gather, reduce_scatter
   Protocol protocol = Protocol::simple;
-  StepFigures figures;                      ///< of both
+  ProtocolFigures figures;                  ///< of both
   Seconds latency;                          ///< passes before the bytes
   std::vector<PortBytes> ports;             ///< every port at most once, in order
   Seconds local;                            ///< copies inside a GPU, beside the ports

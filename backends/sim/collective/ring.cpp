@@ -52,6 +52,14 @@ MemberPorts ring_ports(const CollectiveShape& shape, const Machine& machine) {
     // One GPU on its node has no link inside: nothing of rounding is left.
     if (here == 1) ports.nvlink_up[i] = ports.nvlink_down[i] = 0;
   }
+  for (int64_t ring = 0; machine.fabric_links() > 0 && on.nodes > 1 && ring < rings; ++ring) {
+    const std::vector<int64_t> order = order_of(on, ring);
+    for (size_t at = 0; at < order.size(); ++at) {
+      const int64_t from = order[at], to = order[(at + 1) % order.size()];
+      if (on.node_index[static_cast<size_t>(from)] != on.node_index[static_cast<size_t>(to)])
+        ports.pass_fabric(from, to, passed / static_cast<double>(rings));
+    }
+  }
   return ports;
 }
 
@@ -80,12 +88,12 @@ void plan_ring(const CollectiveShape& shape, const Machine& machine, Plan& plan)
   // While a piece travels the other pieces pass the busiest port, so the whole takes as long as the
   // slower of the two.
   const Work work = ring_work(shape, machine);
-  const StepFigures& f = plan.figures;
+  const ProtocolFigures& f = plan.figures;
   plan.latency = std::max(path_of(work, f, machine) - plan.alone(machine),
                           work.nic_steps > 0 ? f.nic_step : f.nvlink_step);
 }
 
-void flow_ring(const CollectiveShape& shape, const Machine& machine, const StepFigures& figures,
+void flow_ring(const CollectiveShape& shape, const Machine& machine, const ProtocolFigures& figures,
                FlowRun& run) {
   const auto n = static_cast<size_t>(shape.group.size());
   const int64_t rings = rings_of(*shape.on);

@@ -105,7 +105,7 @@ void plan_tree(const CollectiveShape& shape, const Machine& machine, Plan& plan)
   plan.latency = path_of(steps_of_tree(*shape.on), plan.figures, machine);
 }
 
-void flow_tree(const CollectiveShape& shape, const Machine& machine, const StepFigures& figures,
+void flow_tree(const CollectiveShape& shape, const Machine& machine, const ProtocolFigures& figures,
                FlowRun& run) {
   const double bytes = bytes_of_tree(shape);
   const double way = path_of(steps_of_tree(*shape.on), figures, machine).value / 2;

@@ -11,7 +11,7 @@ BytesPerSecond reached(const LinkProfile& link, double share) {
 
 }  // namespace
 
-Seconds path_of(const Work& work, const StepFigures& figures, const Machine& machine) {
+Seconds path_of(const Work& work, const ProtocolFigures& figures, const Machine& machine) {
   const ClusterProfile& p = machine.profile();
   return (figures.nvlink_step + work.piece / reached(p.nvlink, figures.nvlink_share)) *
              work.nvlink_steps +
@@ -19,17 +19,17 @@ Seconds path_of(const Work& work, const StepFigures& figures, const Machine& mac
          figures.nvlink_peer * work.nvlink_peers + figures.nic_peer * work.nic_peers;
 }
 
-Seconds bytes_of(const Work& work, const StepFigures& figures, const Machine& machine) {
+Seconds bytes_of(const Work& work, const ProtocolFigures& figures, const Machine& machine) {
   const ClusterProfile& p = machine.profile();
   Seconds longest = std::max({work.nvlink / reached(p.nvlink, figures.nvlink_share),
                               work.nic / reached(p.nic, figures.nic_share), work.message});
-  if (work.uplink.value > 0)
-    longest = std::max(longest, work.uplink / BytesPerSecond(machine.uplink_bandwidth().value *
+  if (work.fabric.value > 0)
+    longest = std::max(longest, work.fabric / BytesPerSecond(machine.fabric_bandwidth().value *
                                                              figures.nic_share));
   return longest + work.nvlink_before / reached(p.nvlink, figures.nvlink_share);
 }
 
-Seconds time_of(const Work& work, const StepFigures& figures, const Machine& machine) {
+Seconds time_of(const Work& work, const ProtocolFigures& figures, const Machine& machine) {
   const Seconds path = path_of(work, figures, machine), bytes = bytes_of(work, figures, machine);
   if (!work.ring) return figures.start + path + bytes;
   return figures.start +

@@ -16,17 +16,17 @@ struct Work {
   double nvlink_peers = 0, nic_peers = 0;  ///< of a member, beyond its first
   Bytes piece;                             ///< passed on whole at each step of a ring
   bool ring = false;                       ///< bytes pass while the pieces travel
-  Bytes nvlink, nic, uplink;               ///< through the busiest port of each kind
+  Bytes nvlink, nic, fabric;               ///< through the busiest port of each kind
   Seconds message;                         ///< of the largest message, however idle the ports are
   Bytes nvlink_before;                     ///< of a first stage, whose bytes pass alone
 };
 
 /// Sum of the path's steps (a ring's with their pieces), without bytes otherwise.
-Seconds path_of(const Work& work, const StepFigures& figures, const Machine& machine);
+Seconds path_of(const Work& work, const ProtocolFigures& figures, const Machine& machine);
 /// The busiest port's time.
-Seconds bytes_of(const Work& work, const StepFigures& figures, const Machine& machine);
+Seconds bytes_of(const Work& work, const ProtocolFigures& figures, const Machine& machine);
 /// start + path + bytes; of a ring start + max(path, bytes + one step).
-Seconds time_of(const Work& work, const StepFigures& figures, const Machine& machine);
+Seconds time_of(const Work& work, const ProtocolFigures& figures, const Machine& machine);
 
 /// Ring (Patarasuk and Yuan 2009) of n members: all_reduce 2(n-1) steps of bytes/n, all_gather and
 /// reduce_scatter n-1 steps. Over nodes as many rings as the node with fewest members has, each

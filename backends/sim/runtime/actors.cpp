@@ -84,7 +84,9 @@ void Actors::run(const std::function<void(int64_t)>& body, const std::function<v
   auto* engine = new s4u::Engine(&count, arguments.data());
   s4u::Engine::on_deadlock_cb(deadlock);
 
-  auto* zone = s4u::create_star_zone("cluster");
+  const bool paired = inside_->settings.fidelity == Fidelity::flow &&
+                      inside_->machine.fabric_links() > 0;  // routes are pairs'
+  auto* zone = paired ? s4u::create_full_zone("cluster") : s4u::create_star_zone("cluster");
   inside_->control = zone->create_host("control", 1e9);
   inside_->network =
       inside_->settings.fidelity == Fidelity::fluid

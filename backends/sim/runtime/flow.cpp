@@ -35,31 +35,16 @@ class Flow : public Network {
  public:
   Flow(const Machine& machine, const NcclChoice& choice, s4u::NetZone* zone, s4u::Host* control)
       : machine_(machine), choice_(choice), control_(control) {
-    std::vector<s4u::Link*> links;
     for (int64_t p = 0; p < machine.ports(); ++p)
-      links.push_back(zone->create_link(machine.port_name(p), machine.bandwidth(p).value));
-    const auto link = [&](int64_t port) {
-      return s4u::LinkInRoute(links[static_cast<size_t>(port)]);
-    };
+      links_.push_back(zone->create_link(machine.port_name(p), machine.bandwidth(p).value));
     for (int64_t rank = 0; rank < machine.world(); ++rank) {
       switch_side_.push_back(zone->create_host("switch-side" + std::to_string(rank), 1e9));
       fabric_side_.push_back(zone->create_host("fabric-side" + std::to_string(rank), 1e9));
-      const auto add = [&](const s4u::Host* host, const std::vector<s4u::LinkInRoute>& up,
-                           const std::vector<s4u::LinkInRoute>& down) {
-        zone->add_route(host->get_netpoint(), nullptr, nullptr, nullptr, up, false);
-        zone->add_route(nullptr, host->get_netpoint(), nullptr, nullptr, down, false);
-      };
-      add(switch_side_.back(), {link(machine.nvlink(rank, Direction::up))},
-          {link(machine.nvlink(rank, Direction::down))});
-      std::vector<s4u::LinkInRoute> up{link(machine.nic(rank, Direction::up))};
-      std::vector<s4u::LinkInRoute> down;
-      if (machine.has_uplinks()) {
-        up.push_back(link(machine.uplink(machine.node_of(rank), Direction::up)));
-        down.push_back(link(machine.uplink(machine.node_of(rank), Direction::down)));
-      }
-      down.push_back(link(machine.nic(rank, Direction::down)));
-      add(fabric_side_.back(), up, down);
     }
+    if (machine.fabric_links() == 0)
+      star(zone);
+    else
+      full(zone);
   }
 
   double pass(const Transfer& transfer) override;
@@ -74,9 +59,42 @@ class Flow : public Network {
   s4u::Host* control() const { return control_; }
 
  private:
+  s4u::LinkInRoute link(int64_t port) const {
+    return s4u::LinkInRoute(links_[static_cast<size_t>(port)]);
+  }
+  /// Every route is its sender's way up and its receiver's way down.
+  void star(s4u::NetZone* zone) const {
+    for (int64_t rank = 0; rank < machine_.world(); ++rank) {
+      const auto add = [&](s4u::Host* host, int64_t up, int64_t down) {
+        zone->add_route(host->get_netpoint(), nullptr, nullptr, nullptr, {link(up)}, false);
+        zone->add_route(nullptr, host->get_netpoint(), nullptr, nullptr, {link(down)}, false);
+      };
+      add(switch_side_[static_cast<size_t>(rank)], machine_.nvlink(rank, Direction::up),
+          machine_.nvlink(rank, Direction::down));
+      add(fabric_side_[static_cast<size_t>(rank)], machine_.nic(rank, Direction::up),
+          machine_.nic(rank, Direction::down));
+    }
+  }
+  /// What lies between depends on both.
+  void full(s4u::NetZone* zone) const {
+    std::vector<int64_t> route;
+    for (int64_t from = 0; from < machine_.world(); ++from)
+      for (int64_t to = 0; to < machine_.world(); ++to) {
+        if (from == to) continue;
+        machine_.route(from, to, route);
+        std::vector<s4u::LinkInRoute> links;
+        for (const int64_t port : route) links.push_back(link(port));
+        const auto& sides = machine_.same_node(from, to) ? switch_side_ : fabric_side_;
+        zone->add_route(sides[static_cast<size_t>(from)]->get_netpoint(),
+                        sides[static_cast<size_t>(to)]->get_netpoint(), nullptr, nullptr, links,
+                        false);
+      }
+  }
+
   const Machine& machine_;
   const NcclChoice choice_;
   s4u::Host* control_;
+  std::vector<s4u::Link*> links_;
   std::vector<s4u::Host*> switch_side_, fabric_side_;
 };
 
@@ -111,7 +129,7 @@ class Run : public FlowRun {
 double Flow::pass(const Transfer& transfer) {
   const CollectiveShape& shape = *transfer.shape;
   const Plan& plan = *transfer.plan;
-  const StepFigures& figures = plan.figures;
+  const ProtocolFigures& figures = plan.figures;
   const double begin = s4u::Engine::get_clock();
   Run run(*this);
   run.sleep(figures.start.value);

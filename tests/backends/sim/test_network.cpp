@@ -125,7 +125,7 @@ TEST_CASE("fluid and flow agree on every collective when alone") {
   NcclProfile& nccl =
       profile.nccl_section.emplace(one_protocol(Seconds(2e-6), Seconds(1e-6), Seconds(1e-5)));
   nccl.nvls = nccl.tree;
-  nccl.ring[0] = nccl.tree[0] = nccl.pairs[0] = StepFigures{
+  nccl.ring[0] = nccl.tree[0] = nccl.pairs[0] = ProtocolFigures{
       Seconds(1e-6), Seconds(3e-7), Seconds(4e-6), 0.3, 0.25, Seconds(1e-7), Seconds(2e-7)};
   for (const Shape shape : {Shape{2, "ring"},
                             {5, "ring"},
@@ -223,7 +223,7 @@ TEST_CASE("two collectives on one port share it") {
 
 TEST_CASE("an oversubscribed fabric binds all NICs of a node together") {
   ClusterProfile profile = ideal();
-  profile.oversubscription = 4;
+  profile.fabric.oversubscription = 4;
   for (const char* fidelity : {"fluid", "flow"}) {
     // 8 GPUs send 8 * 100 * 4,000 bytes each to the other node; uplink 8 * 1e9 / 4.
     CHECK(once(phantom(16, profile, fidelity), all_to_all([](int64_t i, int64_t j) {
