@@ -27,7 +27,6 @@ constexpr Rule kRules[] = {
     {"A100", "4 x 100", "a100-4x100"},
     {"A100", "8 x 100", "a100-8edr"},
     {"H100", "pairwise", "h100-pcie-pair"},
-    {"H100", "xxrjun", "h100-2ndr"},
     {"H100", "800 gb/s per node", "h100-2ndr"},
     {"H100", "aws p5", "aws-p5"},
     {"H100", "oci", "oci-h100"},
