@@ -114,6 +114,7 @@ Json::Value run_section(const Run& run) {
   json["matrix"] = matrix_section(run);
   json["traffic"] = traffic_section(run);
   json["parts"] = parts_section(run);
+  json["profile"] = profile_section(run);
   json["memory"] = memory_section(run);
   json["layout"] = layout_section(run);
   json["timeline"] = timeline_section(run);

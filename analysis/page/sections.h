@@ -11,6 +11,8 @@ namespace moetwin {
 
 Json::Value facts_section(const Run& run);
 Json::Value parts_section(const Run& run);
+/// Ops by device time, where steps were profiled: key `profile` of the report as the run shows it.
+Json::Value profile_section(const Run& run);
 Json::Value memory_section(const Run& run);
 Json::Value traffic_section(const Run& run);
 Json::Value layout_section(const Run& run);

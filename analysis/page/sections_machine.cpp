@@ -10,6 +10,7 @@
 #include "analysis/page/sampling.h"
 #include "analysis/page/sections.h"
 #include "core/base/units.h"
+#include "core/record/op_table.h"
 
 namespace moetwin {
 
@@ -52,6 +53,29 @@ Json::Value parts_section(const Run& run) {
   }
   json["shown"] = json["rows"].size();
   if (world == 0) json["rows"].append(row("mean", mean));
+  return json;
+}
+
+Json::Value profile_section(const Run& run) {
+  const Json::Value& profile = run.report["profile"];
+  if (!profile.isObject() || profile["ops"].empty() || profile["steps"].empty()) return {};
+  Json::Value json(Json::objectValue);
+  std::vector<int64_t> steps;
+  for (const Json::Value& step : profile["steps"]) steps.push_back(step.asInt64());
+  json["steps"] = steps_text(steps);
+  json["ranks"] = profile["ranks"];
+  json["device_seconds"] = rounded(profile["device_seconds"].asDouble());
+  // Shares of one rank in one step: what the busiest is set against.
+  const double places = profile["ranks"].asDouble() * static_cast<double>(steps.size());
+  for (const Json::Value& op : profile["ops"]) {
+    Json::Value row(Json::objectValue);
+    for (const char* key : {"op", "activity", "calls", "most_rank"}) row[key] = op[key];
+    for (const char* key : {"total_seconds", "mean_seconds", "share"})
+      row[key] = rounded(op[key].asDouble());
+    row["busiest"] = rounded(op["most_seconds_of_a_rank_and_step"].asDouble() * places /
+                             op["total_seconds"].asDouble());
+    json["ops"].append(row);
+  }
   return json;
 }
 

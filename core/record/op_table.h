@@ -67,6 +67,8 @@ class OpTableBuilder {
 std::string op_table_csv(const OpTable& table);
 /// Key `profile` of report.json: steps, ranks and `by_op`.
 Json::Value op_table_json(const OpTable& table);
+/// "step 3", "steps 3-5", "6 steps from 3 to 10" of ascending steps, at least one.
+std::string steps_text(const std::vector<int64_t>& steps);
 /// A heading and the first `most` ops, for a screen.
 std::vector<std::string> op_table_lines(const OpTable& table, size_t most);
 

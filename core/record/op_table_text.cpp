@@ -24,7 +24,8 @@ double rank_step_seconds(const OpTable& table, const OpRow& row) {
          static_cast<double>(table.steps.size());
 }
 
-/// "step 3", "steps 3-5", "6 steps from 3 to 10"
+}  // namespace
+
 std::string steps_text(const std::vector<int64_t>& steps) {
   const auto count = static_cast<int64_t>(steps.size());
   if (count == 1) return fmt::format("step {}", steps[0]);
@@ -32,8 +33,6 @@ std::string steps_text(const std::vector<int64_t>& steps) {
     return fmt::format("steps {}-{}", steps.front(), steps.back());
   return fmt::format("{} steps from {} to {}", count, steps.front(), steps.back());
 }
-
-}  // namespace
 
 std::string op_table_csv(const OpTable& table) {
   std::string text =

@@ -63,6 +63,10 @@ def write_run(folder, sick):
         "memory": {"peak_bytes_per_rank": [2 ** 30 + r for r in range(8)], "fullest_rank": 7,
                    "capacity_bytes": 2 ** 32, "classes": {"parameters": 1e9, "workspace": 0}},
         "traffic": {"all_to_all_bytes_per_step": 1e9, "all_to_all_off_node_bytes_per_step": 4e8},
+        "profile": {"steps": [199, 200], "ranks": 8, "device_seconds": 9, "file": "profile.csv", "ops": [
+            {"op": name, "activity": part, "calls": 320, "total_seconds": seconds, "mean_seconds": seconds / 320,
+             "share": seconds / 9, "bytes": 1, "most_seconds_of_a_rank_and_step": seconds / 8, "most_rank": 3}
+            for name, part, seconds in (("gemm", "compute", 6), ("all_to_all_v", "all_to_all", 2), ("norm", "compute", 1))]},
         "loss": {"last": 2.5}, "verdicts": [], "notes": ["a note"], "settings": settings}))
     steps = ["step,loss,step_seconds,imbalance_experts,imbalance_ranks"]
     routing = ["step,layer,rank,expert,assigned,kept"]
@@ -132,7 +136,7 @@ def main():
         print("skipped: no Chromium (package chromium)")
         return 77
     one = ["loss", "churn", "harm", "seconds", "imbalance", "heat", "matrix", "traffic", "parts", "memory",
-           "classes", "layout", "timeline"]
+           "classes", "ops", "layout", "timeline"]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         os.environ["HOME"] = name

@@ -103,6 +103,37 @@ TEST_CASE("a page of 10,000 steps is under 5 MB and holds what the files say") {
   CHECK(report_page({read_run(files.path())}) == page);
 }
 
+TEST_CASE("ops by device time are those that the run shows at its end") {
+  test::RunFiles files;
+  // Two ranks, steps 3 and 4: experts' products took 8 s, so 2 s for a rank in a step, and once 3
+  // s.
+  files.report(R"({"schema": "moetwin-report/1", "scenario": "made",
+    "profile": {"steps": [3, 4], "ranks": 2, "device_seconds": 10, "file": "profile.csv", "ops": [
+      {"op": "grouped_gemm", "activity": "compute", "calls": 16, "total_seconds": 8, "mean_seconds": 0.5,
+       "share": 0.8, "bytes": 64, "most_seconds_of_a_rank_and_step": 3, "most_rank": 1},
+      {"op": "nothing", "activity": "compute", "calls": 1, "total_seconds": 0, "mean_seconds": 0,
+       "share": 0, "bytes": 0, "most_seconds_of_a_rank_and_step": 0, "most_rank": 0}]}})");
+  const Json::Value data = data_of(report_page({read_run(files.path())}));
+  const Json::Value& profile = data["runs"][0]["profile"];
+  CHECK(profile["steps"] == "steps 3-4");
+  CHECK(profile["ranks"] == 2);
+  CHECK(profile["device_seconds"].asDouble() == 10);
+  REQUIRE(profile["ops"].size() == 2);
+  const Json::Value& op = profile["ops"][0];
+  CHECK(op["op"] == "grouped_gemm");
+  CHECK(op["calls"] == 16);
+  CHECK(op["total_seconds"].asDouble() == 8);
+  CHECK(op["mean_seconds"].asDouble() == 0.5);
+  CHECK(op["share"].asDouble() == 0.8);
+  CHECK(op["busiest"].asDouble() == 1.5);
+  CHECK(op["most_rank"] == 1);
+  CHECK(profile["ops"][1]["busiest"].isNull());  // 0 / 0
+
+  test::RunFiles without;
+  without.report(R"({"schema": "moetwin-report/1", "scenario": "made"})");
+  CHECK(data_of(report_page({read_run(without.path())}))["runs"][0]["profile"].isNull());
+}
+
 TEST_CASE("nothing in a page asks for another file") {
   test::RunFiles files;
   files.report(R"({"schema": "moetwin-report/1", "scenario": "made"})");

@@ -62,9 +62,10 @@ function frame(parent, o, draw) {
     plot, read);
   if (o.table) {
     const details = el("details", {}, el("summary", {}, "Values as a table"));
-    details.addEventListener("toggle", () => {
-      if (details.open && details.children.length === 1) details.append(el("div", { class: "scroll", tabindex: 0 }, table(o.table())));
-    });
+    const fill = () => { if (details.open && details.children.length === 1) details.append(el("div", { class: "scroll", tabindex: 0 }, table(o.table()))); };
+    details.addEventListener("toggle", fill);
+    details.open = Boolean(o.open);
+    fill();
     figure.append(details);
   }
   parent.append(figure);

@@ -104,7 +104,7 @@ function heatmap(parent, run) {
 // Horizontal bars, one per row, stacked by `keys`. rows: {name, values{}}.
 function stacked(parent, o) {
   o.legend = o.keys.filter(k => o.rows.some(r => r.values[k] > 0)).map(k => ({ name: WORDS(k), color: () => o.color(k) }));
-  o.table = () => [[o.rowName, ...o.keys.map(WORDS)], ...o.rows.map(r => [r.name, ...o.keys.map(k => o.format(r.values[k]))])];
+  o.table = o.table || (() => [[o.rowName, ...o.keys.map(WORDS)], ...o.rows.map(r => [r.name, ...o.keys.map(k => o.format(r.values[k]))])]);
   return frame(parent, o, (plot, width, read) => {
     const longest = d3.max(o.rows, r => r.name.length) || 0;
     const m = { left: Math.min(width * 0.36, 18 + 6.4 * longest), right: 20, top: 12, bottom: 30 }, w = width - m.left - m.right;

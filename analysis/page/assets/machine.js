@@ -49,6 +49,18 @@ function layout(parent, run) {
   });
 }
 
+// Ops by the device time of the profile's steps: the table that a run shows at its end.
+function ops(parent, run) {
+  const p = run.profile, kinds = PARTS.filter(k => p.ops.some(r => r.activity === k));
+  stacked(parent, {
+    id: "ops", wide: true, open: true, title: "Ops by device time", source: "report.json profile.ops", rowName: "op", keys: kinds, format: fmt.seconds, color: css,
+    about: `${p.steps}, ${p.ranks} rank${p.ranks === 1 ? "" : "s"} together: ${fmt.seconds(p.device_seconds)}. Busiest: the most that one rank took for the op in one step, against the mean over ranks and steps.`,
+    rows: p.ops.map(r => ({ name: r.op, values: { [r.activity]: r.total_seconds } })),
+    table: () => [["op", "part of the step", "calls", "total", "mean", "share", "busiest rank of a step"],
+      ...p.ops.map(r => [r.op, WORDS(r.activity), r.calls, fmt.seconds(r.total_seconds), fmt.seconds(r.mean_seconds), fmt.percent(r.share), known(r.busiest) ? `${r.busiest.toFixed(2)} × mean, rank ${r.most_rank}` : "–"])],
+  });
+}
+
 // Lanes by rank and stream; zoom by buttons, + and -, wheel with ctrl; pan with the arrows.
 function timeline(parent, run) {
   const t = run.timeline, view = { from: 0, to: t.end };

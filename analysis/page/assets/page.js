@@ -44,11 +44,12 @@ function showRun(run) {
     if (run.matrix.length) matrix(grid, run);
     if (run.traffic.length) stacked(grid, { id: "traffic", title: "Traffic of a step", source: "report.json traffic", about: "Bytes sent by all ranks together.", rowName: "collective", keys: ["in_node", "between_nodes"], rows: run.traffic, format: fmt.bytes, color: k => css(k === "in_node" ? "compute" : "other_communication") });
   }
-  if (run.parts || run.memory) {
+  if (run.parts || run.memory || run.profile) {
     const grid = section(main, "Where the time and the memory go");
     if (run.parts) stacked(grid, { id: "parts", title: `Parts of step ${run.parts.step}, by rank`, source: "report.json step_parts_seconds_per_rank", about: "The step of median duration" + (run.parts.shown < run.parts.world ? `; ${run.parts.shown} of ${run.parts.world} ranks, evenly picked` : "") + ".", rowName: "rank", keys: PARTS, rows: run.parts.rows, format: fmt.seconds, color: css });
     if (run.memory) stacked(grid, { id: "memory", title: "Peak memory, by rank", source: "report.json memory.peak_bytes_per_rank", about: run.memory.about, rowName: "rank", keys: ["peak"], rows: run.memory.rows, format: fmt.bytes, color: () => css("bubble"), limit: run.memory.capacity ? { value: run.memory.capacity, text: "capacity " + fmt.bytes(run.memory.capacity) } : null });
     if (run.memory && run.memory.classes.length) stacked(grid, { id: "classes", title: "What fills the fullest rank", source: "report.json memory.classes", about: `Rank ${run.memory.fullest} at its peak.`, rowName: "class", keys: ["bytes"], rows: run.memory.classes, format: fmt.bytes, color: () => css("data") });
+    if (run.profile) ops(grid, run);
     if (run.layout && run.layout.shown <= 16) layout(grid, run);
   }
   const whole = run.layout && (run.layout.shown > 16 || !(run.parts || run.memory));
