@@ -31,7 +31,10 @@ Fsdp::Fsdp(Context& context, const Grid& grid, const DistributedConfig& config,
     if (stream_.id < 0) stream_ = context.device.stream("gather");
     Links& links = links_[group.reduction()];
     if (!links.gather) {
-      const std::string name = of_experts(group) ? "expert_" : "dense_";
+      // Apart by what they reduce over: their copies may be the same ranks.
+      const std::string name = of_experts(group)                       ? "expert_"
+                               : group.reduction() == GroupKind::stage ? "stage_"
+                                                                       : "dense_";
       const ShardGroups among =
           shard_groups(grid.group(group.reduction(), device.rank), device.rank, node);
       links.gather = make(among.shard, name + "gather");

@@ -99,6 +99,37 @@ std::vector<ShardedLayout> shard_cover(const std::vector<Layout>& cover) {
   return out;
 }
 
+std::vector<ShardedLayout> cross_section(const std::vector<ShardedLayout>& cover, size_t count) {
+  Pairs open;
+  for (const ShardedLayout& layout : cover)
+    for (const auto& pair : pairs(layout)) open.insert(pair);
+  std::set<size_t> chosen;
+  while (chosen.size() < std::min(count, cover.size())) {
+    size_t best = cover.size(), most = 0;
+    for (size_t i = 0; i < cover.size(); ++i) {
+      if (chosen.count(i)) continue;
+      size_t closed = 0;
+      for (const auto& pair : pairs(cover[i])) closed += open.count(pair);
+      if (best == cover.size() || closed > most) best = i, most = closed;
+    }
+    chosen.insert(best);
+    for (const auto& pair : pairs(cover[best])) open.erase(pair);
+  }
+  std::vector<ShardedLayout> out;
+  for (const size_t i : chosen) out.push_back(cover[i]);
+  return out;
+}
+
+std::set<std::string> levels_met(const std::vector<ShardedLayout>& layouts) {
+  std::set<std::string> met;
+  for (const ShardedLayout& layout : layouts)
+    for (const auto& [level, other] : pairs(layout)) {
+      met.insert(level);
+      met.insert(other);
+    }
+  return met;
+}
+
 std::vector<ShardedLayout> shard_in_turns(const std::vector<Layout>& layouts) {
   std::vector<ShardedLayout> out;
   for (const Layout& layout : layouts) {

@@ -71,6 +71,15 @@ void check_shard(size_t shard) {
 }  // namespace
 
 TEST_CASE("the cover is small") { CHECK(shard_cover(pairwise_cover()).size() <= 300); }
+TEST_CASE("the cover has a cross-section of sixty with every level of every factor") {
+  const auto cover = shard_cover(pairwise_cover());
+  const auto section = cross_section(cover, 60);
+  CHECK(section.size() == 60);
+  CHECK(levels_met(section) == levels_met(cover));
+  for (const char* level : {"sharding FULL_SHARD", "sharding HYBRID_SHARD", "recompute full",
+                            "folded", "sequence", "overlap", "TP=4", "pipeline=zb-4"})
+    CHECK(levels_met(section).count(level) == 1);
+}
 TEST_CASE("layouts train what one rank trains, part 1", "[part1]") { check_shard(0); }
 TEST_CASE("layouts train what one rank trains, part 2", "[part2]") { check_shard(1); }
 TEST_CASE("layouts train what one rank trains, part 3", "[part3]") { check_shard(2); }

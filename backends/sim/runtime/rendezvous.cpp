@@ -107,7 +107,7 @@ GroupState& Rendezvous::group(const Group& group, const std::string& name, int64
   const size_t number = same.next[static_cast<size_t>(rank_in_group)]++;
   if (number == same.made.size()) {
     auto state = std::make_unique<GroupState>(group, simulation_.machine());
-    state->name = name;
+    state->name = number ? fmt::format("{} #{}", name, number + 1) : name;
     state->calls.resize(static_cast<size_t>(group.size()));
     same.made.push_back(std::move(state));
   }

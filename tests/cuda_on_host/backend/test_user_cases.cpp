@@ -124,3 +124,31 @@ TEST_CASE("without expert parallelism forwards may differ in number", "[P033]") 
     CHECK(ranks[1][0] == std::vector<double>{5, 0});
   }
 }
+
+TEST_CASE("two communicators of one name are told apart, alike on both machines", "[names]") {
+  for (const Machine& machine : machines()) {
+    INFO(machine.name);
+    const auto ranks = on_ranks(
+        scenario_of(2, 1),
+        [](RankCase& at) {
+          at.start();
+          const Group both{0, 1, 0, 2, 1};
+          const Stream stream = at.context.streams.compute;
+          const auto first = at.device.communicator(both, "twin"),
+                     second = at.device.communicator(both, "twin");
+          at.device.synchronize(stream);
+          at.device.take_profile(true);
+          first->barrier(stream);
+          second->barrier(stream);
+          at.device.synchronize(stream);
+          std::vector<double> found;
+          for (const Interval& i : at.device.take_profile(false).intervals) {
+            if (std::string(i.group) == "twin") found.push_back(1);
+            if (std::string(i.group) == "twin #2") found.push_back(2);
+          }
+          return Lists{found};
+        },
+        machine.make);
+    for (const auto& of_rank : ranks) CHECK(of_rank[0] == std::vector<double>{1, 2});
+  }
+}

@@ -5,10 +5,63 @@
 #include <limits>
 #include <sstream>
 
+#include "core/device/checked.h"
 #include "tests/cuda_on_host/backend/ranks.h"
 #include "tests/cuda_on_host/runtime/settings.h"
 
 namespace moetwin::test {
+namespace {
+
+// Says where nodes end; the rest is the GPU's, all of them on the one node there is.
+class OnNode : public CheckedBackend {
+ public:
+  OnNode(Backend& inner, int64_t gpus_per_node)
+      : CheckedBackend(inner), properties_(inner.properties()) {
+    properties_.gpus_per_node = gpus_per_node;
+    properties_.node = properties_.rank / gpus_per_node;
+  }
+  const DeviceProperties& properties() const override { return properties_; }
+
+ private:
+  DeviceProperties properties_;
+};
+
+class NodesCluster : public Cluster {
+ public:
+  NodesCluster(std::unique_ptr<Cluster> inner, int64_t gpus_per_node)
+      : inner_(std::move(inner)), gpus_per_node_(gpus_per_node) {}
+  int64_t world() const override { return inner_->world(); }
+  DeviceProperties device() const override { return inner_->device(); }
+  std::string description() const override { return inner_->description(); }
+  void run(const std::function<void(Backend&)>& program) override {
+    inner_->run([&](Backend& device) {
+      OnNode on_node(device, gpus_per_node_);
+      program(on_node);
+    });
+  }
+
+ private:
+  std::unique_ptr<Cluster> inner_;
+  int64_t gpus_per_node_;
+};
+
+}  // namespace
+
+MakeCluster emulated_nodes(int64_t gpus_per_node) {
+  return [gpus_per_node](const Scenario& scenario) {
+    return std::make_unique<NodesCluster>(emulated_gpus(scenario), gpus_per_node);
+  };
+}
+
+MakeCluster modelled_nodes(int64_t gpus_per_node) {
+  return [gpus_per_node](const Scenario& scenario) {
+    const SimOptions sim = sim_options();
+    ClusterProfile profile =
+        read_cluster_profile(scenario.cluster.profile, sim.profile_directories);
+    profile.gpus_per_node = profile.nics_per_node = gpus_per_node;
+    return make_sim_cluster(scenario, std::move(profile), sim);
+  };
+}
 
 std::unique_ptr<Cluster> emulated_gpus(const Scenario& scenario) {
   emulated::settings().gpus = static_cast<int>(scenario.distributed_config.world_size);

@@ -18,6 +18,10 @@ using MakeCluster = std::function<std::unique_ptr<Cluster>(const Scenario&)>;
 std::unique_ptr<Cluster> emulated_gpus(const Scenario& scenario);
 std::unique_ptr<Cluster> modelled_gpus(const Scenario& scenario);
 
+/// The same machines told that so many GPUs are on a node.
+MakeCluster emulated_nodes(int64_t gpus_per_node);
+MakeCluster modelled_nodes(int64_t gpus_per_node);
+
 /// What each rank did in one step, in launch order: lines of op or collective with its group,
 /// stream and bytes ("gemm@0 1024", "all_reduce[dense_dp]@1 64").
 class OpList {
