@@ -98,6 +98,7 @@ class RealCluster : public CudaCluster {
   void run(const std::function<void(Backend&)>& program) override {
     gpus_.clear();
     tested_ = 0;
+    met_ = launch_.all_ranks_here;
     if (!job_) connect();
     running_ = true;
     node_of_.assign(static_cast<size_t>(launch_.world), 0);
@@ -119,7 +120,7 @@ class RealCluster : public CudaCluster {
     running_ = false;
     ended_ = true;
     disconnect();
-    if (failure && tested_ < devices_.size())
+    if (failure && met_ && tested_ < devices_.size())
       failure->message += fmt::format(
           "\nNothing has been trained: the start-up self-test did not "
           "end. NCCL's settings{}",
@@ -246,6 +247,7 @@ class RealCluster : public CudaCluster {
     for (const std::string& bytes : all) peers.push_back(Peer::read(bytes));
     check_peers(peers, share_gpus_);
     node_of_ = nodes_of(peers);
+    met_ = true;
     if (first_process() && options_.log)
       for (const std::string& line : interface_lines(peers)) options_.log(line);
   }
@@ -335,6 +337,7 @@ class RealCluster : public CudaCluster {
   std::vector<RankGpu> gpus_;
   std::unique_ptr<Job> job_;
   bool running_ = false, ended_ = false;
+  bool met_ = false;  ///< all processes have told who they are
   std::atomic<size_t> tested_{0};  ///< ranks of this process whose self-test has passed
   int64_t gathers_ = 0;
 };
