@@ -73,8 +73,12 @@ void Actors::run(const std::function<void(int64_t)>& body, const std::function<v
       "--cfg=network/crosstraffic:0", "--cfg=network/TCP-gamma:1e12", "--cfg=network/weight-S:0",
       "--cfg=contexts/guard-size:0",
       fmt::format("--cfg=contexts/stack-size:{}", inside_->settings.stack_bytes / 1024)};
-  if (!inside_->settings.context_factory.empty())
-    words.push_back("--cfg=contexts/factory:" + inside_->settings.context_factory);
+  std::string factory = inside_->settings.context_factory;
+#if defined(__SANITIZE_ADDRESS__)
+  // AddressSanitizer cannot follow SimGrid's own switching of stacks.
+  if (factory.empty()) factory = "thread";
+#endif
+  if (!factory.empty()) words.push_back("--cfg=contexts/factory:" + factory);
   std::vector<char*> arguments;
   for (std::string& w : words) arguments.push_back(w.data());
   arguments.push_back(nullptr);
