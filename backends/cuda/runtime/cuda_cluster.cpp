@@ -337,7 +337,7 @@ class RealCluster : public CudaCluster {
   std::vector<RankGpu> gpus_;
   std::unique_ptr<Job> job_;
   bool running_ = false, ended_ = false;
-  bool met_ = false;  ///< all processes have told who they are
+  bool met_ = false;               ///< all processes have told who they are
   std::atomic<size_t> tested_{0};  ///< ranks of this process whose self-test has passed
   int64_t gathers_ = 0;
 };
