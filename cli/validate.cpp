@@ -13,7 +13,6 @@
 #include "analysis/validate/page.h"
 #include "backends/sim/cluster.h"
 #include "cli/environment.h"
-#include "cli/machines.h"
 #include "cli/shipped.h"
 #include "cli/verbs.h"
 #include "core/ops/isa.h"

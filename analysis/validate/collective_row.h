@@ -17,6 +17,9 @@ struct CollectiveRow {
   /// As nccl-tests counts them: all_reduce, broadcast, send: of the tensor; all_gather,
   /// reduce_scatter: of the longer one; all-to-all: a member's send buffer.
   double bytes = 0;
+  /// Bytes a rank copies afterwards: torch.distributed.all_gather hands its flat result out as a
+  /// list of tensors.
+  double copied_bytes = 0;
   std::string profile, algorithm = "auto", nccl_algo;
   int64_t ranks = 0, nodes = 1;
   bool hosts_share_nvlink = false;

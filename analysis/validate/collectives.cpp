@@ -9,6 +9,7 @@
 #include "analysis/validate/collective_row.h"
 #include "analysis/validate/device_time.h"
 #include "analysis/validate/kind.h"
+#include "core/ops/elementwise.h"
 
 namespace moetwin {
 namespace {
@@ -36,7 +37,10 @@ class Member {
       case CollectiveKind::all_reduce:
         return time([&] { group_.all_reduce(whole, whole, ReduceOp::sum, stream_, "measured"); });
       case CollectiveKind::all_gather:
-        return time([&] { group_.all_gather(part, whole, stream_, "measured"); });
+        return time([&] {
+          group_.all_gather(part, whole, stream_, "measured");
+          if (row.copied_bytes > 0) device_.launch(copy(whole, elements(each * n)), stream_);
+        });
       case CollectiveKind::reduce_scatter:
         return time(
             [&] { group_.reduce_scatter(whole, part, ReduceOp::sum, stream_, "measured"); });

@@ -33,9 +33,7 @@ bool share_of(const std::string& component, Share& share) {
   return true;
 }
 
-Prediction bytes_of(const Scenario& scenario, const MakeCluster& make, Share share) {
-  const Report report =
-      run_steps(with_micro_batches(scenario, steady_micro_batches(scenario)), make);
+Prediction bytes_of(const Report& report, Share share) {
   const auto of = [&](MemoryClass c) {
     return static_cast<double>(report.classes_of_fullest[static_cast<size_t>(c)]);
   };
@@ -79,7 +77,8 @@ void plan_memory(const std::vector<PublishedRow>& rows, Plan& plan) {
     result.caveat = work.caveat;
     plan.batches.push_back(
         {{i}, [share, scenario = std::move(work.scenario)](const MakeCluster& make) {
-           return std::vector<Prediction>{bytes_of(scenario, make, share)};
+           return std::vector<Prediction>{estimate(
+               scenario, make, [share](const Report& r) { return bytes_of(r, share); }, false)};
          }});
   });
 }

@@ -89,7 +89,8 @@ RowMachine machine_of(const PublishedRow& row, bool across_nodes) {
   if (row.has("nics_per_node") && row.has("nic_gbps"))
     where += "|" + row.text("nics_per_node") + " x " + row.text("nic_gbps");
   const bool named = where.find("xxrjun") != std::string::npos;
-  if (across_nodes && !named && row.has("fabric") && row.mentions("fabric", "not stated")) {
+  const bool silent = !row.has("fabric") && !row.has("platform") && !row.has("nic_gbps");
+  if (across_nodes && !named && (silent || row.mentions("fabric", "not stated"))) {
     machine.reason = "between nodes, and the fabric is not stated";
     return machine;
   }

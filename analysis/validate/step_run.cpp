@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/record/recorder.h"
+#include "core/scenario/sharding.h"
 #include "core/train/supported.h"
 #include "core/train/train.h"
 
@@ -37,16 +38,10 @@ int64_t micro_batches(const Scenario& s) {
   return s.training_config.global_batch_size / (dp * s.training_config.micro_batch_size);
 }
 
-Prediction run_once(const Scenario& scenario, const MakeCluster& make) {
-  const Report report = run_steps(scenario, make);
-  return {report.step_seconds_median, parts_text(report)};
-}
-
 }  // namespace
 
 int64_t steady_micro_batches(const Scenario& scenario) {
-  const int64_t stages = scenario.distributed_config.pipeline_parallel_size;
-  return stages == 1 ? 2 : 2 * stages;
+  return std::max<int64_t>(2, scenario.distributed_config.pipeline_parallel_size);
 }
 
 Scenario with_micro_batches(Scenario s, int64_t count) {
@@ -56,27 +51,84 @@ Scenario with_micro_batches(Scenario s, int64_t count) {
   return s;
 }
 
-Prediction step_seconds(const Scenario& scenario, const MakeCluster& make) {
+namespace {
+
+/// A size that a step's time is a straight line in: where it is run, and what each run counts for.
+struct Axis {
+  std::vector<int64_t> at;
+  std::vector<double> weight;
+  /// The wanted size itself where it is at most `second`, else the line through both.
+  Axis(int64_t wanted, int64_t first, int64_t second) : at{wanted}, weight{1} {
+    if (wanted <= second) return;
+    const double part = static_cast<double>(wanted - first) / static_cast<double>(second - first);
+    at = {first, second};
+    weight = {1 - part, part};
+  }
+};
+
+/// Layers of a stage of which all stages have equally many; 0: they have not.
+int64_t layers_of_stage(const Scenario& s) {
+  const DistributedConfig& d = s.distributed_config;
+  const int64_t stages = d.pipeline_parallel_size * d.virtual_pipeline_size;
+  const bool even = d.layers_per_stage.empty() && d.num_layers_in_first_pipeline_stage == 0 &&
+                    d.num_layers_in_last_pipeline_stage == 0 &&
+                    s.model_config.num_layers % stages == 0;
+  return even ? s.model_config.num_layers / stages : 0;
+}
+
+Scenario with_layers(Scenario s, int64_t layers) {
+  const DistributedConfig& d = s.distributed_config;
+  if (layers > 0)
+    s.model_config.num_layers = layers * d.pipeline_parallel_size * d.virtual_pipeline_size;
+  return s;
+}
+
+}  // namespace
+
+Prediction estimate(const Scenario& scenario, const MakeCluster& make, const Figure& figure,
+                    bool grows_with_micro_batches) {
   const int64_t stages = scenario.distributed_config.pipeline_parallel_size;
-  const int64_t have = micro_batches(scenario);
-  const int64_t fewer = steady_micro_batches(scenario), more = fewer + stages;
-  if (have <= more) return run_once(scenario, make);
+  const int64_t steady = steady_micro_batches(scenario);
+  // Interleaved stages take whole pipelines' worths.
+  const int64_t more = scenario.distributed_config.virtual_pipeline_size > 1 ? stages : 1;
+  const Axis micro(grows_with_micro_batches ? micro_batches(scenario)
+                                            : std::min(micro_batches(scenario), steady),
+                   steady, steady + more);
+  // Where parameters are gathered for each layer, the first ones wait for theirs.
+  const int64_t first = sharding_of(scenario.distributed_config).shard == Shard::everything ? 4 : 2;
+  const int64_t period = scenario.model_config.moe_layer_config.num_experts > 0
+                             ? scenario.model_config.moe_layer_config.moe_every_k_layers
+                             : 1;
+  const Axis layers(layers_of_stage(scenario), first * period, (first + first / 2) * period);
   std::vector<Batch> batches;
-  for (const int64_t count : {fewer, more})
-    batches.push_back(
-        {{batches.size()}, [s = with_micro_batches(scenario, count)](const MakeCluster& make) {
-           return std::vector<Prediction>{run_once(s, make)};
-         }});
-  std::vector<Prediction> both(2);
+  std::vector<double> weights;
+  for (size_t i = 0; i < micro.at.size(); ++i)
+    for (size_t j = 0; j < layers.at.size(); ++j) {
+      const Scenario s = with_layers(with_micro_batches(scenario, micro.at[i]), layers.at[j]);
+      weights.push_back(micro.weight[i] * layers.weight[j]);
+      batches.push_back({{batches.size()}, [s, figure](const MakeCluster& make) {
+                           return std::vector<Prediction>{figure(run_steps(s, make))};
+                         }});
+    }
+  std::vector<Prediction> parts(batches.size());
   BatchOptions alone;
-  alone.seconds = 1e9;  // the whole batch has its limit
-  run_batches(batches, make, alone, [&](size_t i, const Prediction& p) { both[i] = p; });
-  for (const Prediction& p : both)
-    if (!std::isfinite(p.value)) return p;
-  const double each = (both[1].value - both[0].value) / static_cast<double>(stages);
-  both[1].value += each * static_cast<double>(have - more);
-  both[1].note += fmt::format(" of {} of {} micro-batches", more, have);
-  return both[1];
+  alone.seconds = 1e9;  // the whole has its limit
+  run_batches(batches, make, alone, [&](size_t i, const Prediction& p) { parts[i] = p; });
+  Prediction whole{0, parts.back().note};
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (!std::isfinite(parts[i].value)) return parts[i];
+    whole.value += weights[i] * parts[i].value;
+  }
+  return whole;
+}
+
+Prediction step_seconds(const Scenario& scenario, const MakeCluster& make) {
+  return estimate(
+      scenario, make,
+      [](const Report& report) {
+        return Prediction{report.step_seconds_median, parts_text(report)};
+      },
+      true);
 }
 
 std::string parts_text(const Report& report) {

@@ -191,6 +191,10 @@ void read_recompute(const PublishedRow& row, TrainingRow& out) {
     t.recompute = "none";
     return;
   }
+  if (row.mentions("framework", "Galvatron")) {  // "layout 1_1_8_c_sp": c is for checkpoint
+    t.recompute = row.mentions("sharding", "_c") ? "full" : "none";
+    return;
+  }
   if (text.empty() || any_of(text, {"false", "none", "0 layers"}))
     t.recompute = "none";
   else if (text.find("selective") != std::string::npos)
@@ -217,7 +221,7 @@ void read_sharding(const PublishedRow& row, TrainingRow& out) {
     d.zero_stage = 2;
   else if (any_of(text, {"zero-1", "zero1", "distributed"}))
     d.zero_stage = 1;
-  else if (any_of(text, {"fsdp", "full_shard", "zero-3", "full shard"}))
+  else if (any_of(text, {"fsdp", "full_shard", "zero-3", "full shard", "galvatron"}))
     d.zero_stage = 3;
 }
 

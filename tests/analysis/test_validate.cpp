@@ -14,6 +14,8 @@
 #include "analysis/validate/score.h"
 #include "analysis/validate/step_run.h"
 #include "analysis/validate/training_row.h"
+#include "backends/sim/cluster.h"
+#include "cli/shipped.h"
 #include "cli/program.h"
 #include "core/base/csv.h"
 #include "core/base/error.h"
@@ -147,13 +149,54 @@ TEST_CASE("a long step follows from two shorter ones") {
   s.distributed_config.pipeline_parallel_size = 4;
   s.training_config.micro_batch_size = 2;
   s.training_config.global_batch_size = 2 * 2 * 100;  // DP 2, 100 micro-batches
-  CHECK(steady_micro_batches(s) == 8);
+  CHECK(steady_micro_batches(s) == 4);
   CHECK(with_micro_batches(s, 12).training_config.global_batch_size == 2 * 2 * 12);
   CHECK(with_micro_batches(s, 200).training_config.global_batch_size == 400);
 }
 
+TEST_CASE("a step from few layers and micro-batches is the step of all") {
+  Scenario s;
+  s.model_config.hidden_size = 4096;
+  s.model_config.num_attention_heads = 32;
+  s.model_config.num_layers = 12;
+  s.model_config.sequence_length = 1024;
+  s.model_config.vocab_size = 32000;
+  s.distributed_config.world_size = 8;
+  s.distributed_config.pipeline_parallel_size = 2;
+  s.distributed_config.tensor_parallel_size = 2;
+  s.distributed_config.data_parallel_size = 2;
+  s.training_config.dtype = "bf16";
+  s.training_config.numerics = "none";
+  s.training_config.steps = 1;
+  s.training_config.warmup_steps_excluded = 0;
+  s.training_config.global_batch_size = 2 * 10;
+  s.memory.on_exceed = "report";
+  const MakeCluster make = [](const Scenario& scenario) {
+    SimOptions options;
+    options.profile_directories = shipped_directories(scenario, "clusters");
+    return make_sim_cluster(scenario, options);
+  };
+  const auto in_one = [&](const Scenario& scenario) {
+    double seconds = 0;
+    run_batches(
+        {{{0},
+          [scenario](const MakeCluster& m) {
+            return std::vector<Prediction>{{run_steps(scenario, m).step_seconds_median, ""}};
+          }}},
+        make, {}, [&](size_t, const Prediction& p) { seconds = p.value; });
+    return seconds;
+  };
+  CHECK(step_seconds(s, make).value == Approx(in_one(s)).epsilon(0.005));
+  s.distributed_config.pipeline_parallel_size = s.distributed_config.tensor_parallel_size = 1;
+  s.distributed_config.data_parallel_size = 8;
+  s.distributed_config.zero_stage = 3;
+  s.training_config.global_batch_size = 8 * 4;
+  CHECK(step_seconds(s, make).value == Approx(in_one(s)).epsilon(0.005));
+}
+
 TEST_CASE("machines are told from the columns") {
   const auto profile = [](std::vector<std::pair<std::string, std::string>> cells) {
+    cells.emplace_back("fabric", "InfiniBand");
     return machine_of(row_of(cells), true).profile;
   };
   CHECK(profile({{"gpu", "A100-SXM4"}, {"gpu_mem_gb", "40"}}) == "dgx-a100-40g");
@@ -167,6 +210,7 @@ TEST_CASE("machines are told from the columns") {
   CHECK(machine_of(row_of({{"gpu", "H20"}}), false).other_hardware);
   CHECK(machine_of(row_of({{"gpu", "not stated"}}), false).other_hardware);
   CHECK_FALSE(machine_of(row_of({{"gpu", "A100"}, {"fabric", "not stated"}}), true).reason.empty());
+  CHECK_FALSE(machine_of(row_of({{"gpu", "A100"}}), true).reason.empty());
 }
 
 TEST_CASE("times of collectives follow from what the row states") {
