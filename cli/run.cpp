@@ -20,6 +20,7 @@
 #include "cli/environment.h"
 #include "cli/live_verdicts.h"
 #include "cli/machines.h"
+#include "cli/proxy.h"
 #include "cli/scenario_arguments.h"
 #include "cli/verbs.h"
 #include "core/base/error.h"
@@ -166,6 +167,7 @@ int run(RunArguments a, const Output& output) {
   std::vector<std::string> warnings;
   Scenario scenario = scenario_of(a, resumed.get(), &warnings);
   check_supported(scenario);
+  train_proxy(scenario, output, a.quiet);
   const Grid grid(scenario.distributed_config, scenario.model_config.moe_layer_config.num_experts,
                   scenario.model_config.expert_width());
   const bool numerics = scenario.training_config.numerics == "full";

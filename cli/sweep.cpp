@@ -14,6 +14,7 @@
 
 #include "analysis/batch/processes.h"
 #include "analysis/sweep/table.h"
+#include "cli/proxy.h"
 #include "cli/shipped.h"
 #include "cli/text_table.h"
 #include "cli/verbs.h"
@@ -21,6 +22,7 @@
 #include "core/record/json_text.h"
 #include "core/record/output_file.h"
 #include "core/scenario/keys.h"
+#include "core/scenario/read.h"
 #include "core/scenario/source.h"
 
 namespace moetwin {
@@ -125,6 +127,17 @@ std::string point_text(const SweepPoint& point) {
   return text;
 }
 
+bool readable(const std::string& file, const std::vector<std::string>& overrides,
+              Scenario& scenario) {
+  try {
+    scenario = read_scenario(file, overrides);
+  } catch (const Error& error) {
+    if (error.error_class() != ErrorClass::configuration) throw;
+    return false;
+  }
+  return true;
+}
+
 /// Table, CSV and page of what is there; the exit code.
 int conclude(const std::string& directory, const SweepPlan& plan, const SweepFigure& figure,
              const Output& output) {
@@ -196,6 +209,14 @@ int sweep(const SweepArguments& a, const Output& output) {
     throw Error(ErrorClass::configuration,
                 fmt::format("--only {}: the sweep has points 0 to {}", a.only, count - 1));
   open_sweep(directory, plan);
+  // Once, and not by every point that needs it. What is wrong with a point is the point's to say.
+  for (const std::vector<std::string>& overrides : plan.points()) {
+    std::vector<std::string> all = a.set;
+    if (!a.numerics.empty()) all.push_back("training_config.numerics=" + a.numerics);
+    all.insert(all.end(), overrides.begin(), overrides.end());
+    if (Scenario scenario; readable(find_scenario(a.file), all, scenario))
+      train_proxy(scenario, output, a.quiet);
+  }
   const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   std::vector<size_t> open;
   for (const SweepPoint& point : read_points(directory, plan))

@@ -10,6 +10,7 @@
 
 #include "core/base/error.h"
 #include "core/base/files.h"
+#include "core/scenario/stages.h"
 
 namespace moetwin {
 
@@ -153,7 +154,7 @@ void RoutingTrace::read_json_lines(const std::string& path) {
 
 std::vector<double> RoutingTrace::shares(int64_t step, int64_t layer, int64_t source,
                                          int64_t sources) const {
-  const Layers& layers = steps_[static_cast<size_t>((step - 1) % steps())];
+  const Layers& layers = steps_[static_cast<size_t>((first_ + step - 1) % steps())];
   const auto found = layers.find(layer);
   if (found == layers.end()) {
     std::vector<int64_t> known;
@@ -161,12 +162,49 @@ std::vector<double> RoutingTrace::shares(int64_t step, int64_t layer, int64_t so
     throw Error(ErrorClass::configuration,
                 fmt::format("routing.trace_file {}: has no layer {} in its step number {}; it has "
                             "{}",
-                            name_, layer, (step - 1) % steps(), fmt::join(known, ", ")));
+                            name_, layer, (first_ + step - 1) % steps(), fmt::join(known, ", ")));
   }
   const Layer& at = found->second;
   const bool own = static_cast<int64_t>(at.sources.size()) == sources;
   const std::vector<int64_t>& counts = own ? at.sources[static_cast<size_t>(source)] : at.all;
   return {counts.begin(), counts.end()};
+}
+
+void RoutingTrace::resample(const std::vector<int64_t>& layers) {
+  std::vector<int64_t> recorded;
+  for (const auto& entry : steps_.front()) recorded.push_back(entry.first);
+  for (const int64_t number : recorded) {
+    std::vector<const RecordedStep*> steps;
+    for (const Layers& at : steps_) {
+      const auto found = at.find(number);
+      if (found == at.end())
+        throw Error(
+            ErrorClass::configuration,
+            fmt::format("routing.scenario {}: layer {} is not in every step", name_, number));
+      steps.push_back(&found->second);
+    }
+    Wanted wanted;
+    wanted.dispersion = dispersion(steps);
+    wanted.shares = wanted_shares(steps, wanted.dispersion);
+    wanted_.push_back(std::move(wanted));
+  }
+  const auto count = static_cast<int64_t>(layers.size());
+  for (int64_t i = 0; i < count; ++i)
+    wanted_of_[layers[static_cast<size_t>(i)]] =
+        static_cast<size_t>(layer_at_depth(i, count, static_cast<int64_t>(recorded.size())));
+}
+
+std::vector<double> RoutingTrace::shares(int64_t step, int64_t layer, int64_t source,
+                                         int64_t sources, int64_t assignments,
+                                         uint64_t seed) const {
+  const auto found = wanted_of_.find(layer);
+  if (found == wanted_of_.end()) return shares(step, layer, source, sources);
+  const Wanted& wanted = wanted_[found->second];
+  const PhiloxKey key = philox_key(seed, Purpose::workload, static_cast<uint32_t>(layer),
+                                   static_cast<uint32_t>(step));
+  return sampled_shares(wanted.shares[static_cast<size_t>((first_ + step - 1) % steps())],
+                        wanted.dispersion, assignments, key,
+                        static_cast<uint64_t>(source * experts_));
 }
 
 std::shared_ptr<const RoutingTrace> load_trace(const Scenario& scenario) {
@@ -175,11 +213,23 @@ std::shared_ptr<const RoutingTrace> load_trace(const Scenario& scenario) {
       routing.source == "learned" && scenario.training_config.numerics == "none"
           ? routing.without_numerics
           : routing.source;
-  if (source != "trace" && source != "W10") return nullptr;
+  const bool proxy = source == "proxy";
+  if (source != "trace" && source != "W10" && !proxy) return nullptr;
   const std::string directory = std::filesystem::path(scenario.path).parent_path().string();
-  return std::make_shared<const RoutingTrace>(
-      expand_files({routing.trace_file}, directory, "routing.trace_file"),
-      scenario.model_config.moe_layer_config.num_experts);
+  const std::string key = proxy ? "routing.scenario" : "routing.trace_file";
+  std::string file = proxy ? routing.scenario : routing.trace_file;
+  // A run directory stands for the record in it.
+  if (std::filesystem::is_directory(std::filesystem::path(directory) / file))
+    file += "/routing.csv";
+  if (file.ends_with(".json"))
+    throw Error(ErrorClass::configuration,
+                fmt::format("{} {}: is a scenario, not the record of its run", key, file));
+  const auto trace = std::make_shared<RoutingTrace>(
+      expand_files({file}, directory, key), scenario.model_config.moe_layer_config.num_experts);
+  trace->begin_at(routing.first_step);
+  if (proxy)
+    trace->resample(moe_layers(scenario.model_config, {{0, scenario.model_config.num_layers}}));
+  return trace;
 }
 
 }  // namespace moetwin

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/moe/routing_resampling.h"
 #include "core/scenario/scenario.h"
 
 namespace moetwin {
@@ -27,17 +28,29 @@ class RoutingTrace {
   RoutingTrace(const std::vector<std::string>& files, int64_t experts);
 
   int64_t steps() const { return static_cast<int64_t>(steps_.size()); }
+  /// Makes it a proxy: from now on its shares are those of another model with `layers` MoE layers
+  /// (their numbers, ascending), of any number of sources and tokens
+  /// (core/moe/routing_resampling.h).
+  void resample(const std::vector<int64_t>& layers);
+  /// Step 1 is the trace's step number `step` instead of its first.
+  void begin_at(int64_t step) { first_ = step - 1; }
   /// In proportion to the assignments of source `source` of `sources` to each expert. Step s is the
   /// trace's step number (s - 1) % steps() in ascending order. With as many sources as the trace
   /// has, each is its own; otherwise all have the shares of the total. Throws Error(configuration)
   /// when the trace lacks the layer.
   std::vector<double> shares(int64_t step, int64_t layer, int64_t source, int64_t sources) const;
+  /// The same, or of a proxy the shares of a source with `assignments`; `seed` gives their chance.
+  std::vector<double> shares(int64_t step, int64_t layer, int64_t source, int64_t sources,
+                             int64_t assignments, uint64_t seed) const;
 
  private:
-  struct Layer {
+  struct Layer : RecordedStep {  ///< sources: by_rank in ascending order of ranks
     std::map<int64_t, std::vector<int64_t>> by_rank;  ///< assignments to each expert
-    std::vector<int64_t> all;                         ///< of every rank
-    std::vector<std::vector<int64_t>> sources;        ///< by_rank in ascending order of ranks
+  };
+  /// What one of the recorded layers wanted.
+  struct Wanted {
+    double dispersion = 1;
+    std::vector<std::vector<double>> shares;  ///< [step][E]
   };
   using Layers = std::map<int64_t, Layer>;
   enum class Kind { csv, indices, local_experts };
@@ -53,11 +66,15 @@ class RoutingTrace {
   int64_t seen_ = 0;                      ///< largest expert number + 1
   std::map<int64_t, Layers> steps_read_;  ///< while reading
   std::vector<Layers> steps_;
+  int64_t first_ = 0;
+  std::vector<Wanted> wanted_;           ///< of a proxy, by recorded layer
+  std::map<int64_t, size_t> wanted_of_;  ///< layer of the other model -> index into wanted_
 };
 
 /// The trace of a scenario whose routing replays one (`trace`, W10, also as the substitute of a
-/// learned router with numerics none); null for every other scenario. routing.trace_file may be a
-/// glob; it is relative to the scenario's directory.
+/// learned router with numerics none), or the recorded run of its proxy; null for every other
+/// scenario. routing.trace_file and routing.scenario may be globs; they are relative to the
+/// scenario's directory.
 std::shared_ptr<const RoutingTrace> load_trace(const Scenario& scenario);
 
 }  // namespace moetwin

@@ -135,7 +135,7 @@ Weights weights_of(const Place& at) {
   if (w == "W11") return one_hot_rank(at);
   throw Error(ErrorClass::configuration,
               fmt::format("routing.source: \"{}\" is no scripted workload; legal values: uniform, "
-                          "W0 to W11, trace",
+                          "W0 to W11, trace, proxy",
                           w));
 }
 
@@ -221,9 +221,10 @@ std::vector<int64_t> scripted_counts(const RoutingConfig& routing, uint64_t seed
     for (int64_t r = 0; r < source; ++r)
       first_tie = (first_tie + scripted_tokens(routing, r, sources, tokens) * top_k) % experts;
   }
-  if (routing.source == "trace" || routing.source == "W10") {
+  if (routing.source == "trace" || routing.source == "W10" || routing.source == "proxy") {
     require(trace != nullptr, "a trace workload has its trace");
-    return apportion(trace->shares(step, layer, source, sources), total, tokens, first_tie);
+    return apportion(trace->shares(step, layer, source, sources, total, seed), total, tokens,
+                     first_tie);
   }
   const Place at{routing, seed, step, layer, source, sources, tokens, top_k, experts, columns};
   return apportion(weights_of(at), total, tokens, first_tie);

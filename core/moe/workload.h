@@ -28,7 +28,7 @@ namespace moetwin {
 ///   W9  expert i has k T / E * (1 + s_i * amplitude * cos(2 pi (step - 1) / period_steps)), s_i =
 ///   +1
 ///       for even i, -1 for odd i (0 for the last of an odd number)
-///   W10, trace  the shares of `trace` in step (step - 1) % (its steps), scaled to k T
+///   W10, trace, proxy  the shares of `trace` in step (step - 1) % (its steps), scaled to k T
 ///   W11 all choices of `hot_fraction` of the tokens in column hot_rank % columns, those of the
 ///       others over all experts
 /// Hot sets share evenly, and so does the rest. Where a share asks for more than `tokens`

@@ -10,6 +10,7 @@ std::vector<std::string> scripted_sources() {
   std::vector<std::string> sources = {"uniform"};
   for (int i = 0; i <= 11; ++i) sources.push_back(fmt::format("W{}", i));
   sources.push_back("trace");
+  sources.push_back("proxy");
   return sources;
 }
 
@@ -53,6 +54,14 @@ void add_routing_keys(KeyList& list) {
   list.key(MOETWIN_KEY(routing.trace_file),
            "routing.csv of a run, or Megatron JSONL, for trace and W10.")
       .files();
+  list.key(MOETWIN_KEY(routing.scenario),
+           "For proxy: a smaller scenario, trained first; or its run directory, routing.csv or "
+           "Megatron JSONL.")
+      .files();
+  list.key(MOETWIN_KEY(routing.first_step),
+           "Step of the trace, or of the proxy's run, that step 1 replays.")
+      .in("steps")
+      .at_least(1);
   list.section("routing.probe",
                "A fixed batch routed without noise, so that only the router can move its choices: "
                "probe.csv, churn, verdicts. With numerics full and a learned router.");

@@ -62,6 +62,8 @@ std::string nccl_fault(const Scenario& s, const Problems&) {
 
 std::string trace_fault(const Scenario& s, const Problems&) {
   const std::string source = effective_source(s);
+  if (source == "proxy" && s.routing.scenario.empty())
+    return "routing by proxy needs scenario: a smaller scenario, its run directory or routing.csv";
   if ((source != "trace" && source != "W10") || !s.routing.trace_file.empty()) return "";
   return fmt::format("routing by {} needs trace_file: a routing.csv of a run, or Megatron JSONL",
                      source);
@@ -164,8 +166,9 @@ void add_run_rules(std::vector<Rule>& rules) {
       {{kDistributed + "master_port"}, "master_port is env:// or a port", false, port_fault});
   rules.push_back(
       {{"nccl"}, "nccl holds variables whose names begin with NCCL_", false, nccl_fault});
-  rules.push_back({{"routing.source", "routing.trace_file", "routing.without_numerics", numerics},
-                   "routing by trace or W10 needs trace_file",
+  rules.push_back({{"routing.source", "routing.trace_file", "routing.scenario",
+                    "routing.without_numerics", numerics},
+                   "routing by trace or W10 needs trace_file, by proxy scenario",
                    false,
                    trace_fault});
   rules.push_back({{"routing.workload", "routing.source", "routing.without_numerics", numerics,

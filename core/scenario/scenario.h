@@ -231,7 +231,7 @@ struct ProbeConfig {
 
 /// `routing`: which router, and how it scores and selects (semantics 3).
 struct RoutingConfig {
-  std::string source = "learned";            ///< learned | uniform | W0 .. W11 | trace
+  std::string source = "learned";            ///< learned | uniform | W0 .. W11 | trace | proxy
   std::string without_numerics = "uniform";  ///< substitute for `learned` with numerics none
   std::string score_function = "softmax";    ///< softmax | sigmoid
   double jitter_epsilon = 0;
@@ -243,6 +243,8 @@ struct RoutingConfig {
   double init_scale = 1;           ///< multiplies the standard deviation of router weights
   int64_t weight_delay_steps = 0;  ///< training: route by weights of that many steps ago
   std::string trace_file;          ///< routing.csv or Megatron JSONL, for `trace` and W10
+  std::string scenario;            ///< for `proxy`: a smaller scenario, or the record of its run
+  int64_t first_step = 1;          ///< of `trace_file` or the proxy's run: what step 1 replays
   WorkloadConfig workload;
   ProbeConfig probe;
 };
