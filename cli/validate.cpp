@@ -91,6 +91,10 @@ void add_validate(CLI::App& app, Action& action) {
                    "A simulation that takes longer is given up")
       ->type_name("S")
       ->check(CLI::PositiveNumber);
+  verb->add_option("--all-seconds", a->options.batches.all_seconds,
+                   "No simulation begins after that long; what was not run is said")
+      ->type_name("S")
+      ->check(CLI::PositiveNumber);
   verb->add_option("--json", a->json_file, "Write JSON to FILE; without one, print it")
       ->type_name("FILE")
       ->expected(0, 1)

@@ -133,7 +133,11 @@ void run_batches(const std::vector<Batch>& batches, const MakeCluster& make,
   std::vector<Child> children;
   size_t next = 0, done = 0;
   const auto limit = std::chrono::duration<double>(options.seconds);
+  const Clock::time_point began = Clock::now();
   while (next < batches.size() || !children.empty()) {
+    if (Clock::now() - began > std::chrono::duration<double>(options.all_seconds))
+      for (; next < batches.size(); ++next)
+        results[next] = decode("", batches[next].rows.size(), "not run: the time was up");
     while (next < batches.size() &&
            children.size() < static_cast<size_t>(std::max(1, options.processes)))
       children.push_back(start(batches, next++, make, children));

@@ -29,7 +29,8 @@ struct Batch {
 
 struct BatchOptions {
   int processes = 1;
-  double seconds = 120;  ///< a batch that takes longer is killed; its rows have no prediction
+  double seconds = 120;      ///< a batch that takes longer is killed; its rows have no prediction
+  double all_seconds = 1e9;  ///< no batch begins after that long; rows of others have no prediction
   /// Told each time batches end: how many of how many.
   std::function<void(size_t done, size_t all)> progress;
 };

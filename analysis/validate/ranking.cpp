@@ -16,6 +16,7 @@ Ranking rank_pairs(const std::vector<RowResult>& rows, double difference) {
     for (size_t i = 0; i < members.size(); ++i)
       for (size_t j = i + 1; j < members.size(); ++j) {
         const RowResult &a = *members[i], &b = *members[j];
+        if (a.layout == b.layout) continue;  // the same again, or another library
         const double low = std::min(a.measured, b.measured);
         if (std::max(a.measured, b.measured) <= low * (1 + difference)) continue;
         ++ranking.pairs;

@@ -12,7 +12,8 @@ struct Ranking {
   size_t right = 0;  ///< of these, predicted in the measured order
 };
 
-/// Pairs whose measured values differ by more than `difference` of the smaller.
+/// Pairs of different layouts whose measured values differ by more than `difference` of the
+/// smaller.
 Ranking rank_pairs(const std::vector<RowResult>& rows, double difference = 0.1);
 
 }  // namespace moetwin

@@ -23,6 +23,7 @@ struct RowResult {
   std::string reason;  ///< why it is not scored; of a scored row: what the prediction is made of
   /// Rows with the same are one workload on the same machine, laid out differently; empty: none.
   std::string alternative_of;
+  std::string layout;  ///< what differs between such rows
   std::string caveat;  ///< what the publication itself says of the row's worth
   /// predicted / measured - 1.
   double error() const { return predicted / measured - 1; }

@@ -26,6 +26,15 @@ std::string workload(const PublishedRow& row, const Scenario& s) {
                      s.training_config.global_batch_size);
 }
 
+std::string layout_of(const Scenario& s) {
+  const DistributedConfig& d = s.distributed_config;
+  return fmt::format("TP {} PP {} VP {} EP {} ETP {} ZeRO {} {} micro-batch {} recompute {}",
+                     d.tensor_parallel_size, d.pipeline_parallel_size, d.virtual_pipeline_size,
+                     d.expert_parallel_size, d.expert_tensor_parallel_size, d.zero_stage,
+                     d.fsdp.sharding_strategy, s.training_config.micro_batch_size,
+                     s.training_config.recompute);
+}
+
 void plan_training(const std::vector<PublishedRow>& rows, Plan& plan, bool experts) {
   for_each_row(rows, plan, [&](const PublishedRow& row, size_t i, RowResult& result) {
     TrainingRow work = read_training_row(row);
@@ -37,6 +46,7 @@ void plan_training(const std::vector<PublishedRow>& rows, Plan& plan, bool exper
     result.caveat = work.caveat;
     result.unit = "s";
     result.alternative_of = workload(row, work.scenario);
+    result.layout = layout_of(work.scenario);
     result.measured = iteration_seconds(row, work.scenario);
     const bool as_mfu = result.measured == 0;
     if (const auto mfu = row.number("mfu_pct"); as_mfu && mfu) {

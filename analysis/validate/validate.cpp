@@ -77,7 +77,7 @@ KindResult run_kind(const Kind& kind, const std::string& table, const ValidateOp
   kind.plan(rows, plan);
   run_batches(plan.batches, make, options.batches, [&](size_t row, const Prediction& prediction) {
     RowResult& result = plan.results[row];
-    result.reason = prediction.note;
+    result.reason = prediction.note.substr(0, prediction.note.find('\n'));
     result.predicted = prediction.value;
     result.standing = std::isfinite(prediction.value) && prediction.value > 0 ? Standing::scored
                                                                               : Standing::failed;

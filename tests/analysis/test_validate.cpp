@@ -15,8 +15,8 @@
 #include "analysis/validate/step_run.h"
 #include "analysis/validate/training_row.h"
 #include "backends/sim/cluster.h"
-#include "cli/shipped.h"
 #include "cli/program.h"
+#include "cli/shipped.h"
 #include "core/base/csv.h"
 #include "core/base/error.h"
 #include "tests/support/temporary_directory.h"
@@ -99,9 +99,12 @@ TEST_CASE("pairs of layouts that differ by more than a tenth are ranked") {
   std::vector<RowResult> rows = {scored("a", 10, 1), scored("a", 10.5, 2), scored("a", 12, 1.5),
                                  scored("b", 30, 9)};
   for (RowResult& row : rows) row.alternative_of = row.series;
+  for (size_t i = 0; i < rows.size(); ++i) rows[i].layout = "TP " + std::to_string(i);
   // 10 against 12: right; 10.5 against 12: wrong; 10 against 10.5 differ too little; b is alone.
   CHECK(rank_pairs(rows).pairs == 2);
   CHECK(rank_pairs(rows).right == 1);
+  rows[2].layout = rows[1].layout;  // the same layout twice is no pair
+  CHECK(rank_pairs(rows).pairs == 1);
 }
 
 TEST_CASE("training rows become scenarios in our words") {
