@@ -72,9 +72,11 @@ class SimCluster : public Cluster {
 
   std::string description() const override {
     const ClusterProfile& p = machine_.profile();
-    return fmt::format("{} x {} on {} node{} ({}), modelled: {}", machine_.world(), p.gpu.name,
-                       machine_.nodes(), machine_.nodes() == 1 ? "" : "s", p.name,
-                       Actors::description(settings_.fidelity));
+    std::string text = fmt::format("{} x {} on {} node{} ({}), modelled: {}", machine_.world(),
+                                   p.gpu.name, machine_.nodes(), machine_.nodes() == 1 ? "" : "s",
+                                   p.name, Actors::description(settings_.fidelity));
+    for (const Fault& fault : p.faults) text += "; fault: " + fault_text(fault);
+    return text;
   }
 
   void run(const std::function<void(Backend&)>& program) override {

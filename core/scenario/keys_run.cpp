@@ -28,7 +28,8 @@ void add_run_keys(KeyList& list) {
   list.key(MOETWIN_KEY(cluster.kernels), "Which framework's kernels an op is priced as.")
       .one_of({"moetwin", "megatron-2021", "megatron-core", "torch-fsdp"});
   list.key(MOETWIN_KEY(cluster.collective_algorithm),
-           "Algorithm of all-reduce and its parts (ring, tree, nvls), or way of an all-to-all (pxn: by "
+           "Algorithm of all-reduce and its parts (ring, tree, nvls), or way of an all-to-all "
+           "(pxn: by "
            "the GPU of the node that has the receiver's rail; hierarchical: inside nodes, then "
            "between them); the other is chosen.")
       .one_of({"auto", "ring", "tree", "nvls", "pxn", "hierarchical"});

@@ -33,6 +33,23 @@ std::string Machine::port_name(int64_t port) const {
   return fabric_.name(port - first_fabric_);
 }
 
+std::vector<RateChange> Machine::changes_of_port(int64_t port) const {
+  std::vector<Fault> here;
+  for (const Fault& f : profile_.faults)
+    for (const Direction d : {Direction::up, Direction::down})
+      if (f.rank < world_ && ((f.what == Fault::What::nvlink && port == nvlink(f.rank, d)) ||
+                              (f.what == Fault::What::nic && port == nic(f.rank, d))))
+        here.push_back(f);
+  return rate_changes(here);
+}
+
+std::vector<RateChange> Machine::changes_of_gpu(int64_t rank) const {
+  std::vector<Fault> here;
+  for (const Fault& f : profile_.faults)
+    if (f.what == Fault::What::gpu && f.rank == rank) here.push_back(f);
+  return rate_changes(here);
+}
+
 void Machine::route(int64_t from, int64_t to, std::vector<int64_t>& ports) const {
   ports.clear();
   if (from == to) return;

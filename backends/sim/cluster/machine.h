@@ -43,6 +43,9 @@ class Machine {
   BytesPerSecond bandwidth(int64_t port) const;
   BytesPerSecond fabric_bandwidth() const { return fabric_.bandwidth(0); }  ///< of a link of it
   std::string port_name(int64_t port) const;
+  /// When faults change a port's rate; empty: never.
+  std::vector<RateChange> changes_of_port(int64_t port) const;
+  std::vector<RateChange> changes_of_gpu(int64_t rank) const;
   /// Latency of one step from one rank to another.
   Seconds latency(int64_t from, int64_t to) const {
     return same_node(from, to) ? profile_.nvlink.latency : profile_.nic.latency;

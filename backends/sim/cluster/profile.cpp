@@ -93,6 +93,19 @@ void read_slow_ranks(Figures& in, std::map<int64_t, double>& slow) {
   }
 }
 
+void read_mesh(Figures& in, std::map<int64_t, double>& share) {
+  if (!in.has("nvlink.mesh")) return;
+  const auto all = static_cast<double>(in.count("nvlink.mesh.links", 1));
+  constexpr int64_t kMost = 16;  // meshes are small; a base may have more GPUs
+  for (int64_t n = 2; n <= kMost; ++n) {
+    const std::string key = fmt::format("nvlink.mesh.among_{}", n);
+    if (!in.has(key)) continue;
+    const auto links = static_cast<double>(in.count(key, 1));
+    if (links > all) in.fault(key, fmt::format("{} of {} links cannot be", links, all));
+    share[n] = all > 0 ? links / all : 1;
+  }
+}
+
 void read_corrections(Figures& in, std::vector<CorrectionEntry>& corrections) {
   const Json::Value* list = in.any("corrections");
   if (!list) return;
@@ -183,12 +196,14 @@ ClusterProfile parse_cluster_profile(const std::string& text, const std::string&
   profile.nvlink = read_link(in, "nvlink");
   profile.nic = read_link(in, "nic");
   profile.pcie = read_link(in, "pcie");
+  read_mesh(in, profile.mesh_share);
   profile.fabric = read_fabric(in);
   profile.collective_seconds = Seconds(in.figure("collective_seconds", Rule::not_negative));
   if (in.has("nccl")) profile.nccl_section = read_nccl(in);
   profile.price_per_gpu_hour = in.figure_or("price_per_gpu_hour", Rule::not_negative, 0);
   profile.currency = in.text_or("currency", "USD");
   read_slow_ranks(in, profile.slow_ranks);
+  profile.faults = read_faults(in);
   read_corrections(in, profile.corrections);
   in.finish();
   profile.text = in.merged_text();

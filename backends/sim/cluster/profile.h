@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backends/sim/cluster/fabric.h"
+#include "backends/sim/cluster/faults.h"
 #include "backends/sim/cluster/nccl_profile.h"
 #include "backends/sim/cost/corrections.h"
 #include "core/base/units.h"
@@ -65,7 +66,10 @@ struct ClusterProfile {
   int64_t gpus_per_node = 1;
   int64_t nics_per_node = 1;  ///< divides gpus_per_node or equals it; GPUs share them in order
   int64_t max_nodes = 0;      ///< 0: any number
-  LinkProfile nvlink;         ///< of each GPU into the node's switch
+  /// Without a switch, by GPUs of a node that a ring or tree joins: the share of a GPU's NVLinks
+  /// that lie between them; others use all.
+  std::map<int64_t, double> mesh_share;
+  LinkProfile nvlink;  ///< of each GPU into the node's switch
   LinkProfile nic;
   LinkProfile pcie;  ///< GPU to host memory
   FabricProfile fabric;
@@ -79,6 +83,7 @@ struct ClusterProfile {
   double price_per_gpu_hour = 0;
   std::string currency = "USD";
   std::map<int64_t, double> slow_ranks;  ///< rank -> factor on the time of its kernels
+  std::vector<Fault> faults;
   std::vector<CorrectionEntry> corrections;
   /// Key path -> where its figure is from.
   std::map<std::string, std::string> sources;

@@ -28,6 +28,13 @@ bool moves(const CollectiveShape& shape) {
   return shape.group.size() > 1 && (shape.bytes > 0 || shape.kind == CollectiveKind::barrier);
 }
 
+/// A profile's figures, as far as the links between the members of a node go.
+ProtocolFigures among(const ProtocolFigures& figures, double mesh_share) {
+  ProtocolFigures f = figures;
+  f.nvlink_share *= mesh_share;
+  return f;
+}
+
 void lay_out(const CollectiveShape& shape, const Machine& machine, AllToAll way, Plan& plan) {
   switch (shape.kind) {
     case CollectiveKind::barrier:
@@ -95,6 +102,10 @@ std::vector<Candidate> candidates(const CollectiveShape& shape, const Machine& m
       if (nvls) list.push_back({Algorithm::nvls, &NcclProfile::nvls, nvls_work(shape, machine)});
     }
   }
+  const auto& mesh = machine.profile().mesh_share;
+  if (const auto found = mesh.find(shape.on->most); found != mesh.end())
+    for (Candidate& c : list)
+      if (c.figures != &NcclProfile::pairs) c.mesh_share = found->second;
   return list;
 }
 
@@ -106,7 +117,7 @@ std::optional<Chosen> fastest(const Candidate& candidate, const Machine& machine
     for (const Protocol p : kInOrder) {
       const auto& f = figures[static_cast<size_t>(p)];
       if (!f || !(all || choice.allows(p))) continue;
-      const Seconds seconds = time_of(candidate.work, *f, machine);
+      const Seconds seconds = time_of(candidate.work, among(*f, candidate.mesh_share), machine);
       if (!best || seconds < best->seconds) best = Chosen{p, seconds};
     }
     return best;
@@ -122,16 +133,18 @@ void make_plan(const CollectiveShape& shape, const Machine& machine, const NcclC
   if (!moves(shape)) return;
   std::optional<Chosen> best;
   const ByProtocol* figures = nullptr;
+  double mesh_share = 1;
   for (const Candidate& candidate : candidates(shape, machine, choice)) {
     const std::optional<Chosen> chosen = fastest(candidate, machine, choice);
     if (!chosen || (best && chosen->seconds >= best->seconds)) continue;
     best = chosen;
     plan.algorithm = candidate.algorithm;
     figures = &(machine.nccl().*candidate.figures);
+    mesh_share = candidate.mesh_share;
   }
   require(best.has_value(), "a profile has figures of every collective");
   plan.protocol = best->protocol;
-  plan.figures = *(*figures)[static_cast<size_t>(best->protocol)];
+  plan.figures = among(*(*figures)[static_cast<size_t>(best->protocol)], mesh_share);
   lay_out(shape, machine, choice.all_to_all, plan);
   plan.latency += plan.figures.start;
 }

@@ -73,6 +73,7 @@ struct Candidate {
   Algorithm algorithm = Algorithm::ring;
   ByProtocol NcclProfile::*figures = nullptr;
   Work work;
+  double mesh_share = 1;  ///< of a GPU's NVLinks, those between the members of a node
 };
 std::vector<Candidate> candidates(const CollectiveShape& shape, const Machine& machine,
                                   const NcclChoice& choice);

@@ -1,5 +1,9 @@
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cmath>
 #include <deque>
+#include <simgrid/kernel/ProfileBuilder.hpp>
 #include <simgrid/s4u.hpp>
 
 #include "backends/sim/collective/flow_run.h"
@@ -32,11 +36,21 @@ class Signal : public FlowSignal {
 // latency: it is paid by whoever uses what arrived, so that successive pieces overlap in it, and so
 // that all flows share a link equally (CM02 weighs shares by latency).
 class Flow : public Network {
+  static constexpr double kLost = 1;  ///< bytes per second; SimGrid knows no rate of 0
+
  public:
   Flow(const Machine& machine, const NcclChoice& choice, s4u::NetZone* zone, s4u::Host* control)
       : machine_(machine), choice_(choice), control_(control) {
-    for (int64_t p = 0; p < machine.ports(); ++p)
+    for (int64_t p = 0; p < machine.ports(); ++p) {
       links_.push_back(zone->create_link(machine.port_name(p), machine.bandwidth(p).value));
+      std::string profile;  // SimGrid's: a line of time and rate for each change
+      for (const RateChange& change : machine.changes_of_port(p))
+        profile += fmt::format("{:.17g} {:.17g}\n", change.time,
+                               std::max(kLost, machine.bandwidth(p).value * change.share));
+      if (!profile.empty())
+        links_.back()->set_bandwidth_profile(simgrid::kernel::profile::ProfileBuilder::from_string(
+            machine.port_name(p) + "-faults", profile, -1));
+    }
     for (int64_t rank = 0; rank < machine.world(); ++rank) {
       switch_side_.push_back(zone->create_host("switch-side" + std::to_string(rank), 1e9));
       fabric_side_.push_back(zone->create_host("fabric-side" + std::to_string(rank), 1e9));

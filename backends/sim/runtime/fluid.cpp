@@ -14,7 +14,11 @@ namespace s4u = simgrid::s4u;
 // as the flow network shows, but cost twenty times as much and round to its precision of 1e-9 s.)
 class Fluid : public Network {
  public:
-  explicit Fluid(const Machine& machine) : sharing_(rates(machine)) {}
+  explicit Fluid(const Machine& machine) : sharing_(rates(machine)) {
+    if (machine.profile().faults.empty()) return;
+    for (int64_t port = 0; port < machine.ports(); ++port)
+      sharing_.schedule(port, machine.changes_of_port(port));
+  }
 
   double pass(const Transfer& transfer) override {
     const Plan& plan = *transfer.plan;

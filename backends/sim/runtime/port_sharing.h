@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "backends/sim/cluster/faults.h"
+
 namespace moetwin {
 
 class PortSharing {
@@ -18,6 +20,8 @@ class PortSharing {
 
   explicit PortSharing(std::vector<double> bytes_per_second);
 
+  /// The port's rate changes at these times, known from the start.
+  void schedule(int64_t port, std::vector<RateChange> changes);
   /// `amount` enters at `now`, which is not before any earlier call's for this port, and must live
   /// until it is through or taken out.
   void enter(int64_t port, double now, Amount& amount);
@@ -27,7 +31,9 @@ class PortSharing {
 
  private:
   struct Port {
-    double rate = 0, time = 0;
+    double peak = 0, rate = 0, time = 0;
+    std::vector<RateChange> changes;
+    size_t next_change = 0;
     std::vector<Amount*> under_way;
   };
   void advance(Port& port, double now);

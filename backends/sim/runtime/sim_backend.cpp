@@ -38,6 +38,7 @@ SimBackend::SimBackend(Simulation& simulation, int64_t rank)
       properties_(sim_properties(simulation.machine(), simulation.settings(), rank)) {
   const auto& slow = simulation.machine().profile().slow_ranks;
   if (const auto found = slow.find(rank); found != slow.end()) slowness_ = found->second;
+  rate_changes_ = simulation.machine().changes_of_gpu(rank);
 }
 
 bool SimBackend::supports(const Op& op) const {
@@ -154,7 +155,11 @@ void SimBackend::push(int32_t stream, const QueueItem& item) {
 }
 
 void SimBackend::resolve(StreamQueue& q, int32_t stream, const QueueItem& item) {
-  const double end = std::max(q.end + item.seconds, item.host_bound);
+  double end = std::max(q.end + item.seconds, item.host_bound);
+  if (!rate_changes_.empty()) {
+    const double start = std::max(q.end, item.launched);
+    end = start + (end - start) * slowness_at(start);
+  }
   if (item.seconds > 0 || (detailed_ && item.member > 0)) {
     Interval interval;
     interval.start = std::max(q.end, item.launched);
@@ -168,6 +173,13 @@ void SimBackend::resolve(StreamQueue& q, int32_t stream, const QueueItem& item) 
     q.log.add(interval, detailed_);
   }
   ended(q, end);
+}
+
+double SimBackend::slowness_at(double time) const {
+  double share = 1;
+  for (const RateChange& change : rate_changes_)
+    if (change.time <= time) share = change.share;
+  return 1 / share;
 }
 
 void SimBackend::ended(StreamQueue& q, double end) {

@@ -80,6 +80,9 @@ class SimBackend : public Backend {
   const GpuProfile& gpu_;
   DeviceProperties properties_;
   double slowness_ = 1;
+  std::vector<RateChange> rate_changes_;  ///< of this GPU
+  /// How much longer work takes that starts at `time`.
+  double slowness_at(double time) const;
   double host_ = 0;
   std::vector<StreamQueue> streams_;
   std::deque<EventState> events_;

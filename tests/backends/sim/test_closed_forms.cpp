@@ -1,11 +1,14 @@
 // Collectives alone on the machine against closed forms made of steps and bytes, and laws that hold
 // on any machine.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <random>
 
 #include "backends/sim/collective/plan.h"
+#include "core/base/error.h"
 #include "tests/backends/sim/sim_case.h"
 
 using namespace moetwin;
@@ -159,6 +162,20 @@ TEST_CASE("broadcast, send and the ways of an all-to-all") {
       CHECK(alone(profile, g, CollectiveKind::all_to_all_v, s, "hierarchical") ==
             about(30e-6 + latency + relayed / (0.8 * kNvlink) + outside / (0.9 * kNic)));
     }
+}
+
+TEST_CASE("in a mesh of NVLinks a few GPUs have only the links between them") {
+  const auto parse = [](const char* more) {
+    return parse_cluster_profile(fmt::format(R"({{"base": "toy-8gpu", "nvlink": {{"mesh": {{"links":
+          {{"value": 6, "source": "s"}}, "among_2": {{"value": {}, "source": "s"}}}}}}}})",
+                                             more),
+                                 std::string(TEST_CLUSTERS) + "/mesh.json");
+  };
+  const ClusterProfile p = parse("1");
+  // 10 GB/s of 6 links; 1 us a step: 2 GPUs have a sixth, 4 all of it.
+  CHECK(alone(p, {1, 2}, CollectiveKind::all_reduce, 60e6) == about(2e-6 + 60e6 / (10e9 / 6)));
+  CHECK(alone(p, {1, 4}, CollectiveKind::all_reduce, 60e6) == about(6e-6 + 1.5 * 60e6 / 10e9));
+  CHECK_THROWS_WITH(parse("7"), Catch::Contains("nvlink.mesh.among_2: 7 of 6 links cannot be"));
 }
 
 TEST_CASE("the fastest protocol that is allowed is taken") {

@@ -172,6 +172,23 @@ TEST_CASE("fluid and flow agree on every collective when alone") {
   }
 }
 
+TEST_CASE("flow at its largest groups is the closed form too") {
+  ClusterProfile profile = toy();  // NVLink 10 GB/s and 1 us a step, NIC 1 GB/s and 10 us
+  profile.gpu.launch_overhead_seconds = Seconds(0);
+  constexpr double s = 64 << 20;
+  // Up and down 5 levels of nodes and 7 GPUs; an inner node's NIC carries an eighth four times
+  // half.
+  CHECK(once(phantom(256, profile, "flow", "tree"), all_reduce(64 << 20)) ==
+        within(0.01, 2 * 5 * 10e-6 + 2 * 7 * 1e-6 + 2 * s / 8 / 1e9));
+  // 56 of 64 ranks are on other nodes.
+  CHECK(once(phantom(64, profile, "flow"), all_to_all([](int64_t, int64_t) { return 25; })) ==
+        within(0.01, 10e-6 + 56 * 25 * 4000 / 1e9));
+  profile.gpus_per_node = profile.nics_per_node = 1;
+  CHECK(once(phantom(256, profile, "flow"), [](Communicator& c, Stream stream) {
+          c.all_gather(shape_only((64 << 20) / 256), shape_only(64 << 20), stream, "t");
+        }) == within(0.01, 255 * (10e-6 + s / 256 / 1e9)));
+}
+
 TEST_CASE("a skewed exchange is slower than an even one of as many bytes", "[P206]") {
   double last = 0;
   // Rank 0 gets 1, 2 and 4 times the mean of the others' rows: 8 * 7 * 100 rows in all.
