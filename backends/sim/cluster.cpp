@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "backends/sim/cluster/machine.h"
+#include "backends/sim/runtime/platform_file.h"
 #include "backends/sim/runtime/sim_backend.h"
 #include "backends/sim/runtime/simulation.h"
 #include "core/base/error.h"
@@ -93,6 +94,14 @@ class SimCluster : public Cluster {
 
 std::unique_ptr<Cluster> make_sim_cluster(const Scenario& scenario, ClusterProfile profile,
                                           const SimOptions& options) {
+  if (FabricProfile& fabric = profile.fabric; fabric.kind == FabricKind::platform) {
+    const int64_t world = scenario.distributed_config.world_size;
+    std::filesystem::path file = fabric.platform_file;  // beside the profile that names it
+    if (file.is_relative() && !profile.path.empty())
+      file = std::filesystem::path(profile.path).parent_path() / file;
+    fabric.platform = read_platform_file(
+        file.string(), (world + profile.gpus_per_node - 1) / profile.gpus_per_node);
+  }
   return std::make_unique<SimCluster>(scenario, std::move(profile), options);
 }
 

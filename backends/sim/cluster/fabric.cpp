@@ -9,12 +9,12 @@ namespace {
 
 using Rule = Figures::Rule;
 constexpr FabricKind kKinds[] = {FabricKind::fat_tree, FabricKind::rail_optimised,
-                                 FabricKind::dragonfly, FabricKind::torus};
+                                 FabricKind::dragonfly, FabricKind::torus, FabricKind::platform};
 
 }  // namespace
 
 const char* fabric_kind_name(FabricKind kind) {
-  constexpr const char* kNames[] = {"fat-tree", "rail-optimised", "dragonfly", "torus"};
+  constexpr const char* kNames[] = {"fat-tree", "rail-optimised", "dragonfly", "torus", "platform"};
   return kNames[static_cast<int>(kind)];
 }
 
@@ -26,8 +26,16 @@ FabricProfile read_fabric(Figures& in) {
     if (kind == fabric_kind_name(k)) fabric.kind = k, known = true;
   if (!known)
     in.fault("fabric.kind",
-             fmt::format("\"{}\" is not known; legal: fat-tree, rail-optimised, dragonfly, torus",
+             fmt::format("\"{}\" is not known; legal: fat-tree, rail-optimised, dragonfly, torus, "
+                         "platform",
                          kind));
+  if (fabric.kind == FabricKind::platform) {
+    in.figure_or("fabric.oversubscription", Rule::positive, 1);
+    fabric.platform_file = in.text_or("fabric.file", "");
+    if (fabric.platform_file.empty())
+      in.fault("fabric.file", "is missing; a SimGrid platform file (XML)");
+    return fabric;
+  }
   if (fabric.kind == FabricKind::torus) {
     in.figure_or("fabric.oversubscription", Rule::positive, 1);
     const char* keys[] = {"fabric.torus.x", "fabric.torus.y", "fabric.torus.z"};
@@ -55,7 +63,7 @@ FabricProfile read_fabric(Figures& in) {
 
 Fabric::Fabric(const FabricProfile& profile, int64_t nodes, int64_t nics_per_node,
                BytesPerSecond nic)
-    : profile_(profile), nics_per_node_(nics_per_node), nic_(nic) {
+    : profile_(profile), nodes_(nodes), nics_per_node_(nics_per_node), nic_(nic) {
   groups_ = (nodes + profile.group_nodes - 1) / profile.group_nodes;
   if (profile.non_blocking()) return;
   switch (profile.kind) {
@@ -68,12 +76,17 @@ Fabric::Fabric(const FabricProfile& profile, int64_t nodes, int64_t nics_per_nod
     case FabricKind::dragonfly:
       links_ = profile.minimal_routing ? groups_ * groups_ : 2 * groups_;
       break;
+    case FabricKind::platform:
+      if (profile.platform) links_ = static_cast<int64_t>(profile.platform->names.size());
+      break;
     case FabricKind::torus:
       links_ = 6 * profile.torus[0] * profile.torus[1] * profile.torus[2];
   }
 }
 
-BytesPerSecond Fabric::bandwidth(int64_t) const {
+BytesPerSecond Fabric::bandwidth(int64_t link) const {
+  if (profile_.kind == FabricKind::platform)
+    return BytesPerSecond(profile_.platform->bandwidth[static_cast<size_t>(link)]);
   if (profile_.kind == FabricKind::torus) return profile_.torus_link;
   double nics = static_cast<double>(profile_.group_nodes);
   if (profile_.kind != FabricKind::rail_optimised) nics *= static_cast<double>(nics_per_node_);
@@ -96,6 +109,8 @@ std::string Fabric::name(int64_t link) const {
       return profile_.minimal_routing
                  ? fmt::format("group{}-group{}", link / groups_, link % groups_)
                  : fmt::format("group{}-{}", link / 2, direction);
+    case FabricKind::platform:
+      return "platform-" + profile_.platform->names[static_cast<size_t>(link)];
     case FabricKind::torus:
       return fmt::format("node{}-{}{}", link / 6, "xyz"[link / 2 % 3], "+-"[link % 2]);
   }
@@ -106,6 +121,13 @@ void Fabric::route(int64_t from_nic, int64_t to_nic, std::vector<int64_t>& links
   if (links_ == 0) return;
   const int64_t from = from_nic / nics_per_node_, to = to_nic / nics_per_node_;
   if (profile_.kind == FabricKind::torus) return torus_route(from, to, links);
+  if (const PlatformTable* table = profile_.platform.get()) {
+    const bool by_nic = table->hosts >= nodes_ * nics_per_node_;
+    const int64_t a = by_nic ? from_nic : from, b = by_nic ? to_nic : to;
+    const auto& route = table->routes[static_cast<size_t>(a * table->hosts + b)];
+    links.insert(links.end(), route.begin(), route.end());
+    return;
+  }
   const int64_t a = from / profile_.group_nodes, b = to / profile_.group_nodes;
   if (profile_.kind == FabricKind::rail_optimised) {
     const int64_t leaf_a = a * nics_per_node_ + from_nic % nics_per_node_;

@@ -41,7 +41,11 @@ class Machine {
   bool is_nvlink(int64_t port) const { return port < first_nic_; }
   bool is_nic(int64_t port) const { return port >= first_nic_ && port < first_fabric_; }
   BytesPerSecond bandwidth(int64_t port) const;
-  BytesPerSecond fabric_bandwidth() const { return fabric_.bandwidth(0); }  ///< of a link of it
+  BytesPerSecond fabric_bandwidth() const { return fabric_.bandwidth(0); }  ///< of its first link
+  /// `bytes` through a port of the fabric take as long as the result through its first link.
+  double as_of_first(int64_t port, double bytes) const {
+    return fabric_.as_of_first(port - first_fabric_, bytes);
+  }
   std::string port_name(int64_t port) const;
   /// When faults change a port's rate; empty: never.
   std::vector<RateChange> changes_of_port(int64_t port) const;

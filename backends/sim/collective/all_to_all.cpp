@@ -191,7 +191,9 @@ Work send_work(const CollectiveShape& shape, const Machine& machine) {
   std::vector<int64_t> links;
   if (!inside)
     machine.fabric_route(shape.group.member(shape.from), shape.group.member(shape.to), links);
-  if (!links.empty()) work.fabric = Bytes(shape.bytes);
+  for (const int64_t link : links)
+    work.fabric =
+        std::max(work.fabric, Bytes(machine.as_of_first(machine.fabric_port(link), shape.bytes)));
   work.message = of_message(shape, machine, static_cast<size_t>(shape.from),
                             static_cast<size_t>(shape.to), shape.bytes);
   return work;

@@ -57,10 +57,12 @@ void MemberPorts::busiest(Work& work) const {
   each_port([&](int64_t port, double bytes) { ports.push_back({port, bytes}); });
   merge(ports);
   for (const PortBytes& p : ports) {
-    Bytes& most = machine_.is_nvlink(p.port) ? work.nvlink
-                  : machine_.is_nic(p.port)  ? work.nic
-                                             : work.fabric;
-    most = std::max(most, Bytes(p.bytes));
+    if (machine_.is_nvlink(p.port))
+      work.nvlink = std::max(work.nvlink, Bytes(p.bytes));
+    else if (machine_.is_nic(p.port))
+      work.nic = std::max(work.nic, Bytes(p.bytes));
+    else
+      work.fabric = std::max(work.fabric, Bytes(machine_.as_of_first(p.port, p.bytes)));
   }
 }
 

@@ -16,9 +16,10 @@ struct Work {
   double nvlink_peers = 0, nic_peers = 0;  ///< of a member, beyond its first
   Bytes piece;                             ///< passed on whole at each step of a ring
   bool ring = false;                       ///< bytes pass while the pieces travel
-  Bytes nvlink, nic, fabric;               ///< through the busiest port of each kind
-  Seconds message;                         ///< of the largest message, however idle the ports are
-  Bytes nvlink_before;                     ///< of a first stage, whose bytes pass alone
+  Bytes nvlink, nic, fabric;  ///< through the busiest port of each kind; fabric: as of its
+                              ///< first link
+  Seconds message;            ///< of the largest message, however idle the ports are
+  Bytes nvlink_before;        ///< of a first stage, whose bytes pass alone
 };
 
 /// Sum of the path's steps (a ring's with their pieces), without bytes otherwise.

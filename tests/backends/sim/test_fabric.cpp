@@ -1,5 +1,7 @@
 // Fabrics between nodes: who shares which links, in both networks.
 #include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
 
 #include "backends/sim/cluster/machine.h"
 #include "core/base/error.h"
@@ -135,6 +137,48 @@ TEST_CASE("on a torus neighbours have a link of their own, far nodes share those
   CHECK_THROWS_WITH(c.run([](Backend&) {}), Contains("4 x 2 x 1 nodes, but 9 are needed"));
 }
 
+TEST_CASE("a platform file of the user's is the fabric") {
+  // Two nodes below each of two switches, 2 GB/s of backbone between these: 4 NICs share it.
+  const std::string file = "fabric-test-platform.xml";
+  std::ofstream(file) << R"(<?xml version='1.0'?>
+<!DOCTYPE platform SYSTEM "https://simgrid.org/simgrid.dtd">
+<platform version="4.1">
+  <zone id="z" routing="Full">
+    <host id="h9" speed="1Gf"/><host id="h10" speed="1Gf"/>
+    <host id="h11" speed="1Gf"/><host id="h12" speed="1Gf"/>
+    <link id="backbone" bandwidth="2GBps" latency="1us"/>
+    <link id="left" bandwidth="100GBps" latency="1us"/>
+    <route src="h9" dst="h10"><link_ctn id="left"/></route>
+    <route src="h11" dst="h12"><link_ctn id="left"/></route>
+    <route src="h9" dst="h11"><link_ctn id="backbone"/></route>
+    <route src="h9" dst="h12"><link_ctn id="backbone"/></route>
+    <route src="h10" dst="h11"><link_ctn id="backbone"/></route>
+    <route src="h10" dst="h12"><link_ctn id="backbone"/></route>
+  </zone>
+</platform>)";
+  FabricProfile f;
+  f.kind = FabricKind::platform;
+  f.platform_file = std::filesystem::absolute(file).string();
+  for (const char* fidelity : {"fluid", "flow"}) {
+    // 8 GPUs of 2 a node send 100 MB: below a switch the NICs' 0.1 s; across, 800 MB through 2 GB/s
+    // (the file's route is the same link in both directions).
+    CHECK(exchange(on(f, 2), 8, fidelity,
+                   [](int64_t i, int64_t j) { return j == (i ^ 2) ? 100 : 0; }) == about(0.1));
+    CHECK(exchange(on(f, 2), 8, fidelity,
+                   [](int64_t i, int64_t j) { return j == (i ^ 4) ? 100 : 0; }) == about(0.4));
+  }
+  Case c;
+  c.scenario = toy_scenario(10);
+  c.profile = on(f, 2);
+  CHECK_THROWS_WITH(c.run([](Backend&) {}), Contains("has 4 hosts, but 5 nodes are needed"));
+  c.profile.fabric.platform_file = "none.xml";
+  CHECK_THROWS_WITH(c.run([](Backend&) {}), Contains("none.xml\" is no file"));
+  c.profile.fabric.platform_file = f.platform_file;
+  std::ofstream(file) << "<platform>";
+  CHECK_THROWS_WITH(c.run([](Backend&) {}), Contains("cannot be read by SimGrid"));
+  std::filesystem::remove(file);
+}
+
 TEST_CASE("every way over a fabric is a way of its links") {
   for (const FabricKind kind : {FabricKind::fat_tree, FabricKind::rail_optimised,
                                 FabricKind::dragonfly, FabricKind::torus}) {
@@ -167,7 +211,8 @@ TEST_CASE("a profile says which fabric it has; faults are named") {
   };
   CHECK_THROWS_WITH(parse(R"({"kind": "mesh"})"),
                     Contains("fabric.kind: \"mesh\" is not known; legal: fat-tree, "
-                             "rail-optimised, dragonfly, torus"));
+                             "rail-optimised, dragonfly, torus, platform"));
+  CHECK_THROWS_WITH(parse(R"({"kind": "platform"})"), Contains("fabric.file: is missing"));
   CHECK_THROWS_WITH(parse(R"({"oversubscription": {"value": 0.5, "source": "s"}})"),
                     Contains("fabric.oversubscription: must be 1 (non-blocking) or more"));
   CHECK_THROWS_WITH(
