@@ -115,6 +115,7 @@ Prediction estimate(const Scenario& scenario, const MakeCluster& make, const Fig
   alone.seconds = 1e9;  // the whole has its limit
   run_batches(batches, make, alone, [&](size_t i, const Prediction& p) { parts[i] = p; });
   Prediction whole{0, parts.back().note};
+  if (parts.size() > 1 && !whole.note.empty()) whole.note += " (of the largest of the runs)";
   for (size_t i = 0; i < parts.size(); ++i) {
     if (!std::isfinite(parts[i].value)) return parts[i];
     whole.value += weights[i] * parts[i].value;

@@ -93,7 +93,7 @@ void read_model(const PublishedRow& row, TrainingRow& out) {
     m.attention_bias = m.ffn_bias = m.tie_embeddings = false;
     if (m.ffn_hidden_size == 0 && name.find("internlm") != std::string::npos)
       m.ffn_hidden_size = 11008;
-    if (m.ffn_hidden_size == 0) {
+    if (m.ffn_hidden_size == 0 && row.whole("moe_layers", 0) < m.num_layers) {
       m.ffn_hidden_size = (8 * m.hidden_size / 3 + 255) / 256 * 256;
       assume(out, "FFN width not stated: 8/3 of hidden");
     }
@@ -223,6 +223,11 @@ void read_sharding(const PublishedRow& row, TrainingRow& out) {
     d.zero_stage = 1;
   else if (any_of(text, {"fsdp", "full_shard", "zero-3", "full shard", "galvatron"}))
     d.zero_stage = 3;
+  // DeepSpeed's ZeRO-3 of 2021 gathers each parameter when it is asked for.
+  if (d.zero_stage == 3 && text.find("deepspeed") != std::string::npos) {
+    d.fsdp.forward_prefetch = false;
+    d.fsdp.backward_prefetch = "none";
+  }
 }
 
 void read_layout(const PublishedRow& row, TrainingRow& out) {
