@@ -1,6 +1,7 @@
 #include <json/reader.h>
 
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <sstream>
 
 #include "backends/sim/cluster/profile.h"
@@ -37,18 +38,23 @@ TEST_CASE("calibrate fits a log and writes a profile that loads") {
   const Folder folder("calibrate");
   const std::string log = folder.write("all_reduce_perf.txt", all_reduce_log());
   const std::string out = folder.file("links.json");
-  const Ran ran =
-      run({"calibrate", "--from", "nccl-tests", log, "--base", "dgx-a100-80g", "-o", out});
+  const Ran ran = run({"calibrate", "--from", "nccl-tests", log, "--base", "toy-8gpu", "-o", out});
   INFO(ran.err);
   REQUIRE(ran.code == 0);
   CHECK_THAT(ran.out, Contains("all_reduce of 8 on 1 node") && Contains("200.00 GB/s") &&
                           Contains("50.0 us") && Contains("Modelled against measured"));
   const ClusterProfile profile = read_cluster_profile(out, {});
   CHECK(profile.nvlink.effective().value == Approx(200e9).epsilon(0.01));
-  CHECK(profile.nvlink.bandwidth.value == 300e9);  // the data sheet's
   CHECK(profile.collective_seconds.value + 14 * profile.nvlink.latency.value ==
         Approx(50e-6).epsilon(0.01));
   CHECK_THAT(folder.read("links.json"), Contains("nccl-tests (all_reduce of 8 GPUs on 1 node"));
+  // A base with figures for each protocol keeps near them; its times still are the log's.
+  const Json::Value by_protocol = parsed(
+      run({"calibrate", "--from", "nccl-tests", log, "--base", "dgx-a100-80g", "--json"}).out);
+  for (const Json::Value& residual : by_protocol["residuals"])
+    CHECK(std::abs(residual["error"].asDouble()) < 0.06);
+  CHECK(by_protocol["figures"].isMember("nccl.ring.ll128.start_seconds"));
+  CHECK_FALSE(by_protocol["figures"].isMember("nccl.tree.ll.start_seconds"));
   const Json::Value json = parsed(run({"calibrate", "--from", "nccl-tests", log, "--json"}).out);
   CHECK(json["collectives"][0]["bus_bytes_per_second"].asDouble() == Approx(200e9).epsilon(0.001));
   CHECK(json["residuals"].size() == 8);
