@@ -99,8 +99,6 @@ CollectiveRow read_collective_row(const PublishedRow& row) {
     out.reason = "measured inside a workload: waiting for the slowest rank is part of it";
   } else if (out.ranks < 2) {
     out.reason = "number of GPUs not stated";
-  } else if (out.nodes > 1 && !row.has("fabric") && !row.has("nic_gbps") && !row.has("platform")) {
-    out.reason = "between nodes, and the fabric is not stated";
   }
   if (!out.reason.empty()) return out;
   read_algorithm(row.text("env_algo"), out);
