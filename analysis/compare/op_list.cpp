@@ -4,9 +4,12 @@
 #include <json/reader.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <fstream>
 #include <limits>
+#include <memory>
+#include <string_view>
 
 #include "core/base/error.h"
 
@@ -16,12 +19,79 @@ OpLists read_op_lists(const Run& run) {
   return run.has_file("timeline.json") ? read_op_lists(run.file("timeline.json")) : OpLists{};
 }
 
-OpLists read_op_lists(const std::string& path) {
-  OpLists lists;
-  std::ifstream in(path);
+namespace {
+
+/// Goes through the text of one event as core/record/timeline.cpp writes it.
+class EventText {
+ public:
+  explicit EventText(std::string_view text) : left_(text) {}
+  bool literal(std::string_view expected) {
+    if (!left_.starts_with(expected)) return false;
+    left_.remove_prefix(expected.size());
+    return true;
+  }
+  /// Up to the closing quote; a text with escapes is not read.
+  bool text(std::string& to) {
+    const size_t end = left_.find_first_of("\"\\");
+    if (end == std::string_view::npos || left_[end] != '"') return false;
+    to.assign(left_.substr(0, end));
+    left_.remove_prefix(end + 1);
+    return true;
+  }
+  template <class Number>
+  bool number(Number& to) {
+    const auto [end, fault] = std::from_chars(left_.data(), left_.data() + left_.size(), to);
+    if (fault != std::errc()) return false;
+    left_.remove_prefix(static_cast<size_t>(end - left_.data()));
+    return true;
+  }
+
+ private:
+  std::string_view left_;
+};
+
+bool read_event(std::string_view line, OpLists& lists) {
+  EventText t(line);
+  ListedOp op;
+  int64_t rank = 0, stream = 0;
+  double start = 0, duration = 0;
+  if (!(t.literal("{\"name\":\"") && t.text(op.name) && t.literal(",\"cat\":\"") &&
+        t.text(op.activity) && t.literal(",\"ph\":\"X\",\"pid\":") && t.number(rank) &&
+        t.literal(",\"tid\":") && t.number(stream) && t.literal(",\"ts\":") && t.number(start) &&
+        t.literal(",\"dur\":") && t.number(duration) && t.literal(",\"args\":{\"step\":") &&
+        t.number(op.step) && t.literal(",\"phase\":\"") && t.text(op.phase) &&
+        t.literal(",\"bytes\":") && t.number(op.bytes)))
+    return false;
+  if (t.literal(",\"group\":\"") && !t.text(op.group)) return false;
+  if (!t.literal("}}")) return false;
+  op.start = start * 1e-6;
+  op.seconds = duration * 1e-6;
+  lists[{rank, stream - 1}].push_back(std::move(op));
+  return true;
+}
+
+/// A file of ours has an event a line: ten times as fast to read as any JSON, and without its tree.
+bool read_lines(std::string_view text, OpLists& lists) {
+  if (!text.starts_with("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n")) return false;
+  bool ended = false;
+  for (size_t at = text.find('\n') + 1; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    std::string_view line = text.substr(at, end - at);
+    at = end + 1;
+    if (line.ends_with(',')) line.remove_suffix(1);
+    ended = line == "]}";
+    if (ended || read_event(line, lists)) continue;
+    if (line.find("\"ph\":\"M\"") == std::string_view::npos) return false;
+  }
+  return ended;
+}
+
+void read_any(const std::string& path, const std::string& text, OpLists& lists) {
+  lists.clear();
   Json::Value json;
   std::string fault;
-  if (!Json::parseFromStream(Json::CharReaderBuilder(), in, &json, &fault) ||
+  const std::unique_ptr<Json::CharReader> reader(Json::CharReaderBuilder().newCharReader());
+  if (!reader->parse(text.data(), text.data() + text.size(), &json, &fault) ||
       !json["traceEvents"].isArray())
     throw Error(ErrorClass::configuration, fmt::format("{}: is no Chrome trace: {}", path, fault));
   for (const Json::Value& event : json["traceEvents"]) {
@@ -38,6 +108,19 @@ OpLists read_op_lists(const std::string& path) {
     op.seconds = event["dur"].asDouble() * 1e-6;
     lists[{event["pid"].asInt64(), event["tid"].asInt64() - 1}].push_back(op);
   }
+}
+
+}  // namespace
+
+OpLists read_op_lists(const std::string& path) {
+  OpLists lists;
+  std::ifstream in(path, std::ios::binary);
+  std::string text;
+  in.seekg(0, std::ios::end);
+  if (in.tellg() > 0) text.resize(static_cast<size_t>(in.tellg()));
+  in.seekg(0);
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (!read_lines(text, lists)) read_any(path, text, lists);
   for (auto& [place, ops] : lists)
     std::stable_sort(ops.begin(), ops.end(),
                      [](const ListedOp& a, const ListedOp& b) { return a.start < b.start; });

@@ -37,6 +37,12 @@ void write(const Json::Value& value, const std::string& indent, std::string& out
     out += flat ? "]" : indent + "]";
   } else if (value.type() == Json::realValue) {
     out += std::isfinite(value.asDouble()) ? shortest(value.asDouble()) : "null";
+  } else if (value.type() == Json::intValue) {
+    out += std::to_string(value.asLargestInt());
+  } else if (value.type() == Json::uintValue) {
+    out += std::to_string(value.asLargestUInt());
+  } else if (value.isString()) {
+    out += json_string(value.asString());
   } else {
     Json::StreamWriterBuilder builder;
     builder["indentation"] = "";
