@@ -15,7 +15,6 @@
 #include "core/scenario/model_size.h"
 #include "core/scenario/sharding.h"
 #include "core/topology/grid.h"
-#include "core/train/supported.h"
 
 namespace moetwin {
 namespace {
@@ -212,11 +211,6 @@ int run_check(const ScenarioArguments& arguments, const Output& output) {
   print_flop(out, s);
   out << "\nGroups\n";
   print_groups(out, grid, 4);
-  try {
-    check_supported(s);
-  } catch (const Error& refusal) {
-    warnings.push_back(std::string("`moetwin run` refuses this yet: ") + refusal.what());
-  }
   if (!warnings.empty()) out << "\nWarnings\n";
   for (const std::string& warning : warnings) out << "  " << warning << "\n";
   return 0;

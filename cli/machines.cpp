@@ -7,8 +7,10 @@
 
 #include "backends/cuda/cluster.h"
 #include "backends/sim/cluster.h"
+#include "backends/sim/representative/record.h"
 #include "cli/gpu_verdicts.h"
 #include "cli/shipped.h"
+#include "core/base/error.h"
 #include "core/ops/isa.h"
 #include "core/scenario/rules.h"
 
@@ -90,10 +92,50 @@ std::string connections_warning(const Scenario& scenario, const char* connection
          "it to 8 or more";
 }
 
+namespace {
+
+/// Ranks of it are not run but estimated.
+class EstimatedCluster : public Cluster {
+ public:
+  explicit EstimatedCluster(const Scenario& scenario)
+      : world_(scenario.distributed_config.world_size) {
+    const ClusterProfile profile = machine_profile(scenario);
+    device_ = representative_device(scenario, profile);
+    description_ = representative_description(scenario, profile);
+  }
+  int64_t world() const override { return world_; }
+  DeviceProperties device() const override { return device_; }
+  std::string description() const override { return description_; }
+  void run(const std::function<void(Backend&)>&) override {
+    throw Error(ErrorClass::internal, "internal error: ranks of a representative run are not run");
+  }
+
+ private:
+  int64_t world_;
+  DeviceProperties device_;
+  std::string description_;
+};
+
+Machine estimated_machine(const Scenario& scenario) {
+  Machine machine;
+  machine.cluster = std::make_unique<EstimatedCluster>(scenario);
+  machine.local_ranks = scenario.distributed_config.world_size;
+  machine.gather = [](const std::string& mine) { return std::vector<std::string>{mine}; };
+  machine.estimate = [](const Scenario& s, const Grid& grid, const TrainerServices& services) {
+    Estimator estimator(machine_profile(s),
+                        [isa = best_isa()](const Op& op) { return reference_of(op, isa); });
+    record_estimates(s, grid, estimator, *services.recorder, services.stop_after);
+  };
+  return machine;
+}
+
+}  // namespace
+
 Machine make_machine(const Scenario& scenario, const MachineOptions& options,
                      const std::function<void(const std::string&)>& log) {
   check_backend(scenario, options.backend);
   if (options.backend == "cuda") return real_machine(scenario, log);
+  if (scenario.cluster.fidelity == "representative") return estimated_machine(scenario);
   SimOptions sim;
   sim.threads = options.threads > 0
                     ? options.threads

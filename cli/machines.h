@@ -12,6 +12,8 @@
 #include "core/device/backend.h"
 #include "core/record/report.h"
 #include "core/scenario/scenario.h"
+#include "core/topology/grid.h"
+#include "core/train/trainer.h"
 
 namespace moetwin {
 
@@ -26,6 +28,9 @@ ClusterProfile machine_profile(const Scenario& scenario);
 /// A machine, and what this process is of a job that may have several.
 struct Machine {
   std::unique_ptr<Cluster> cluster;
+  /// Instead of cluster->run(train_rank): hands estimates of the steps to the record. Null: nothing
+  /// is estimated.
+  std::function<void(const Scenario&, const Grid&, const TrainerServices&)> estimate;
   /// Rank 0 is here: this process keeps the record and speaks to the user.
   bool is_first = true;
   int64_t local_ranks = 0;  ///< that this process drives

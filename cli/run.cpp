@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <ostream>
 
 #include "analysis/judge.h"
@@ -33,7 +34,6 @@
 #include "core/scenario/read.h"
 #include "core/train/checkpoint/resume.h"
 #include "core/train/data.h"
-#include "core/train/supported.h"
 #include "core/train/train.h"
 
 namespace moetwin {
@@ -89,30 +89,45 @@ Scenario scenario_of(const RunArguments& a, const Checkpoint* resumed,
 }
 
 /// --gpus: as many GPUs as asked for by more or fewer data-parallel copies; micro-batches per rank
-/// stay as they are.
-void apply_gpus(RunArguments& a, const Checkpoint* resumed) {
-  if (a.gpus == 0) return;
+/// stay as they are. Returns what it did, in a line; empty: nothing.
+std::string apply_gpus(RunArguments& a, const Checkpoint* resumed) {
+  if (a.gpus == 0) return "";
   const Scenario original = scenario_of(a, resumed, nullptr);
   const DistributedConfig& d = original.distributed_config;
-  const int64_t copy = d.world_size / d.data_parallel_size;
+  const int64_t copies = d.parallel_folding && d.dense_data_parallel_size > 0
+                             ? std::gcd(d.data_parallel_size, d.dense_data_parallel_size)
+                             : d.data_parallel_size;
+  const int64_t copy = d.world_size / copies;
   if (a.gpus % copy != 0)
     throw Error(ErrorClass::configuration,
                 fmt::format("--gpus {}: one copy of the model takes {} GPUs ({} ranks / "
                             "data_parallel_size {}); legal: multiples of {}",
-                            a.gpus, copy, d.world_size, d.data_parallel_size, copy));
+                            a.gpus, copy, d.world_size, copies, copy));
   auto& set = a.scenario.overrides;
+  const auto scaled = [&](int64_t size) { return size / copies * (a.gpus / copy); };
   set.push_back("distributed_config.world_size=" + std::to_string(a.gpus));
-  set.push_back("distributed_config.data_parallel_size=" + std::to_string(a.gpus / copy));
+  set.push_back("distributed_config.data_parallel_size=" +
+                std::to_string(scaled(d.data_parallel_size)));
+  if (d.dense_data_parallel_size > 0)
+    set.push_back("distributed_config.dense_data_parallel_size=" +
+                  std::to_string(scaled(d.dense_data_parallel_size)));
+  if (original.cluster.nodes > 0) set.push_back("cluster.nodes=0");
+  std::string done = fmt::format("--gpus {}: data_parallel_size {} instead of {}", a.gpus,
+                                 scaled(d.data_parallel_size), d.data_parallel_size);
+  if (original.cluster.nodes > 0) done += ", as many nodes as that takes";
   // A batch that the command line names is meant as it stands.
   for (const std::string& override_ : set)
-    if (override_.rfind("training_config.global_batch_size=", 0) == 0) return;
+    if (override_.rfind("training_config.global_batch_size=", 0) == 0) return done;
   const int64_t batch = original.training_config.global_batch_size;
   if (batch * a.gpus % d.world_size != 0)
     throw Error(ErrorClass::configuration,
-                fmt::format("--gpus {}: global_batch_size {} scaled by {}/{} is not whole", a.gpus,
-                            batch, a.gpus, d.world_size));
-  set.push_back("training_config.global_batch_size=" +
-                std::to_string(batch * a.gpus / d.world_size));
+                fmt::format("--gpus {}: global_batch_size {} scaled by {}/{} is not whole; legal: "
+                            "multiples of {}, or --set training_config.global_batch_size=N",
+                            a.gpus, batch, a.gpus, d.world_size,
+                            std::lcm(copy, d.world_size / std::gcd(batch, d.world_size))));
+  const int64_t new_batch = batch * a.gpus / d.world_size;
+  set.push_back("training_config.global_batch_size=" + std::to_string(new_batch));
+  return done + fmt::format(", global_batch_size {} instead of {}", new_batch, batch);
 }
 
 std::string default_directory(const Scenario& scenario, const std::string& backend) {
@@ -163,10 +178,9 @@ int run_beside(const Scenario& scenario, const Grid& grid, const TokenSource* da
 int run(RunArguments a, const Output& output) {
   apply_options(a);
   const std::unique_ptr<Checkpoint> resumed = open_resume(a.resume);
-  apply_gpus(a, resumed.get());
+  const std::string rescaled = apply_gpus(a, resumed.get());
   std::vector<std::string> warnings;
   Scenario scenario = scenario_of(a, resumed.get(), &warnings);
-  check_supported(scenario);
   train_proxy(scenario, output, a.quiet);
   const Grid grid(scenario.distributed_config, scenario.model_config.moe_layer_config.num_experts,
                   scenario.model_config.expert_width());
@@ -198,6 +212,7 @@ int run(RunArguments a, const Output& output) {
   info.device = cluster->device();
   info.settings = scenario_to_json(scenario);
   info.notes = warnings;
+  if (!rescaled.empty()) info.notes.push_back(rescaled);
   if (data) info.notes.push_back("data: " + data->description());
   if (!numerics && scenario.routing.source == "learned" &&
       scenario.model_config.num_moe_layers() > 0)
@@ -257,15 +272,20 @@ int run(RunArguments a, const Output& output) {
   };
   try {
     std::once_flag agreed;
-    cluster->run([&](Backend& device) {
-      // Here and not earlier: SimGrid's engine installs a handler of its own when it starts.
-      if (device.properties().rank == 0) {
-        std::signal(SIGTERM, remember_signal);
-        std::signal(SIGINT, remember_signal);
-      }
-      std::call_once(agreed, [&] { agree(resumed.get(), writer.get(), machine); });
-      train_rank(device, scenario, grid, services);
-    });
+    if (machine.estimate) {
+      std::signal(SIGTERM, remember_signal);
+      std::signal(SIGINT, remember_signal);
+      machine.estimate(scenario, grid, services);
+    } else
+      cluster->run([&](Backend& device) {
+        // Here and not earlier: SimGrid's engine installs a handler of its own when it starts.
+        if (device.properties().rank == 0) {
+          std::signal(SIGTERM, remember_signal);
+          std::signal(SIGINT, remember_signal);
+        }
+        std::call_once(agreed, [&] { agree(resumed.get(), writer.get(), machine); });
+        train_rank(device, scenario, grid, services);
+      });
   } catch (const std::exception& error) {
     // The steps before are what a user looks at to find out why.
     RunEnd end = end_of_run();

@@ -9,13 +9,11 @@
 
 #include "core/record/recorder.h"
 #include "core/scenario/sharding.h"
-#include "core/train/supported.h"
 #include "core/train/train.h"
 
 namespace moetwin {
 
 Report run_steps(const Scenario& scenario, const MakeCluster& make) {
-  check_supported(scenario);
   const Grid grid(scenario.distributed_config, scenario.model_config.moe_layer_config.num_experts,
                   scenario.model_config.expert_width());
   const auto cluster = make(scenario);

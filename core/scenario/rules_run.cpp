@@ -96,6 +96,14 @@ std::string workload_fault(const Scenario& s, const Problems&) {
   return "";
 }
 
+std::string fidelity_fault(const Scenario& s, const Problems&) {
+  if (s.cluster.fidelity != "representative" || s.training_config.numerics == "none") return "";
+  return fmt::format(
+      "representative estimates time and memory of ranks that are not run, but "
+      "training_config.numerics is {}; legal: numerics none, or fidelity fluid, flow",
+      s.training_config.numerics);
+}
+
 std::string output_fault(const Scenario& s, const Problems&) {
   for (int64_t rank : s.output.routing_ranks)
     if (rank >= s.distributed_config.world_size)
@@ -176,6 +184,10 @@ void add_run_rules(std::vector<Rule>& rules) {
                    "a scripted load fits the experts and ranks there are",
                    false,
                    workload_fault});
+  rules.push_back({{"cluster.fidelity", numerics},
+                   "a representative run has no numerics",
+                   false,
+                   fidelity_fault});
   rules.push_back({{"output.routing_ranks", kDistributed + "world_size"},
                    "routing_ranks are ranks of the world",
                    false,

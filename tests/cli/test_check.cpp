@@ -68,15 +68,17 @@ TEST_CASE("check prints what type each class of tensors has", "[P101]") {
              Contains("types: activations and weights fp32") && !Contains("master weights"));
 }
 
-TEST_CASE("check accepts layouts that only the trainer refuses, and says so") {
+TEST_CASE("check shows layouts, and refuses to estimate with numbers") {
   const Folder folder("check-tp");
-  const Ran ran = run({"check", folder.write("tp.json", R"({"distributed_config":
+  const std::string file = folder.write("tp.json", R"({"distributed_config":
       {"world_size": 4, "tensor_parallel_size": 2, "pipeline_parallel_size": 2},
-      "cluster": {"fidelity": "representative"}})")});
+      "cluster": {"fidelity": "representative"}})");
+  const Ran ran = run({"check", file, "--set", "training_config.numerics=none"});
   CHECK(ran.code == 0);
-  CHECK_THAT(ran.out, Contains("DDP 1 x TP 2 x PP 2") && Contains("{0,1} {2,3}") &&
-                          Contains("`moetwin run` refuses this yet") &&
-                          Contains("cluster.fidelity: representative"));
+  CHECK_THAT(ran.out, Contains("DDP 1 x TP 2 x PP 2") && Contains("{0,1} {2,3}"));
+  const Ran refused = run({"check", file});
+  CHECK(refused.code == 2);
+  CHECK_THAT(refused.err, Contains("cluster.fidelity") && Contains("legal: numerics none, or"));
 }
 
 TEST_CASE("a wrong scenario ends with exit code 2 and every error", "[P010]") {

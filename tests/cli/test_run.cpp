@@ -106,3 +106,42 @@ TEST_CASE(
   fine({"routing.source=W5", "routing.workload.zero_experts=2"});
   fine({"model_config.moe_layer_config.capacity_factor=0.01"});
 }
+
+TEST_CASE("a representative run writes the usual report, rescaled by --gpus") {
+  const Folder folder("run-representative");
+  const std::string file = folder.write("small.json", kSmall);
+  std::vector<std::string> arguments{"run",
+                                     file,
+                                     "--quiet",
+                                     "--numerics",
+                                     "none",
+                                     "--out",
+                                     folder.file("out"),
+                                     "--fidelity",
+                                     "representative",
+                                     "--set",
+                                     "training_config.global_batch_size=8",
+                                     "--gpus"};
+  auto with = [&](const char* gpus) {
+    std::vector<std::string> all = arguments;
+    all.push_back(gpus);
+    return run(all);
+  };
+  const Ran refused = with("5");
+  CHECK(refused.code == 2);
+  CHECK_THAT(refused.err, Contains("--gpus 5") && Contains("legal: multiples of 2"));
+  REQUIRE(with("8").code == 0);
+  Json::Value report;
+  std::istringstream(folder.read("out/report.json")) >> report;
+  CHECK(report["fidelity"] == "representative");
+  CHECK(report["world_size"] == 8);
+  CHECK(report["steps_done"] == 3);
+  CHECK(report["memory"]["peak_bytes_per_rank"].size() == 8);
+  CHECK(report["throughput"]["step_seconds_median"].asDouble() > 0);
+  CHECK(folder.read("out/report.json").find("data_parallel_size 4 instead of 2") !=
+        std::string::npos);
+  const Ran full =
+      run({"run", file, "--quiet", "--fidelity", "representative", "--out", folder.file("full")});
+  CHECK(full.code == 2);
+  CHECK_THAT(full.err, Contains("legal: numerics none, or"));
+}

