@@ -117,5 +117,7 @@ TEST_CASE("cuBLASLt adds the bias by row, keeps what GELU gets, and applies GELU
         0.5 * x * (1 + std::tanh(std::sqrt(2 / std::acos(-1.0)) * (x + 0.044715 * x * x * x)));
     CHECK(d[i] == Approx(gelu).margin(1e-6));
   }
+  cublasLtMatmulDescDestroy(op);
+  for (const cublasLtMatrixLayout_t layout : {la, lb, ld}) cublasLtMatrixLayoutDestroy(layout);
   cublasLtDestroy(handle);
 }
