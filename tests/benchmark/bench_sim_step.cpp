@@ -2,6 +2,7 @@
 // one kernel and 4 collectives (two all-to-alls, two all-reduces) in groups of 8, and one
 // all-reduce over everybody at the end. `launches` and `collectives` are per second of wall time.
 #include <benchmark/benchmark.h>
+#include <sys/resource.h>
 
 #include "backends/sim/cluster.h"
 #include "tests/support/in_child.h"
@@ -63,6 +64,70 @@ double step(int64_t world, bool launches, bool collectives) {
   });
   return end;
 }
+
+/// One collective of 64 MiB a rank over everybody: an all-to-all(v) with counts of every pair, or
+/// an all-reduce over rings. What the process uses is what matters: no wall time.
+double collective(int64_t world, bool exchange) {
+  Scenario scenario;
+  scenario.distributed_config.world_size = world;
+  scenario.training_config.numerics = "none";
+  scenario.cluster.collective_algorithm = "ring";
+  double end = 0;
+  const auto cluster = make_sim_cluster(
+      scenario, read_cluster_profile("dgx-a100-80g", {BENCHMARK_CLUSTERS}), SimOptions());
+  cluster->run([&](Backend& device) {
+    const Stream stream = device.stream("comm");
+    Group all;
+    all.n1 = world;
+    const auto everybody = device.communicator(all, "world");
+    const int64_t rank = device.properties().rank, row = 1024, rows = (64 << 20) / row / world;
+    Tensor bytes;
+    bytes.shape = {rows * world, row / 4};
+    if (exchange) {
+      // Every pair its own count, the same from both sides.
+      std::vector<int64_t> sent, taken;
+      for (int64_t other = 0; other < world; ++other) {
+        sent.push_back(rows / 2 + (rank * 31 + other * 17) % rows);
+        taken.push_back(rows / 2 + (other * 31 + rank * 17) % rows);
+      }
+      const auto share = [](std::vector<int64_t> v) {
+        return std::make_shared<const std::vector<int64_t>>(std::move(v));
+      };
+      const auto begin = share(std::vector<int64_t>(static_cast<size_t>(world), 0));
+      everybody->all_to_all_v(bytes, bytes, share(std::move(sent)), begin, share(std::move(taken)),
+                              begin, stream, "dispatch");
+    } else {
+      everybody->all_reduce(bytes, bytes, ReduceOp::sum, stream, "gradients");
+    }
+    device.synchronize(stream);
+    end = device.now();
+  });
+  return end;
+}
+
+void one(benchmark::State& state, bool exchange) {
+  double end = 0;
+  rusage before{}, after{};
+  getrusage(RUSAGE_CHILDREN, &before);
+  for (auto run : state) end = test::in_child([&] { return collective(state.range(0), exchange); });
+  getrusage(RUSAGE_CHILDREN, &after);
+  const auto seconds = [](const rusage& r) {
+    return static_cast<double>(r.ru_utime.tv_sec + r.ru_stime.tv_sec) +
+           1e-6 * static_cast<double>(r.ru_utime.tv_usec + r.ru_stime.tv_usec);
+  };
+  state.counters["simulated_ms"] = 1e3 * end;
+  state.counters["cpu_s"] =
+      (seconds(after) - seconds(before)) / static_cast<double>(state.iterations());
+  state.counters["peak_MB"] = static_cast<double>(after.ru_maxrss) / 1e3;
+}
+void all_to_all_64_MiB(benchmark::State& state) { one(state, true); }
+void ring_all_reduce_64_MiB(benchmark::State& state) { one(state, false); }
+BENCHMARK(ring_all_reduce_64_MiB)
+    ->Arg(1024)
+    ->Unit(benchmark::kSecond)
+    ->UseRealTime()
+    ->Iterations(3);
+BENCHMARK(all_to_all_64_MiB)->Arg(1024)->Unit(benchmark::kSecond)->UseRealTime()->Iterations(3);
 
 void simulate(benchmark::State& state, bool launches, bool collectives) {
   const int64_t world = state.range(0);
