@@ -6,11 +6,12 @@
 
 namespace moetwin {
 
-void LayerMerge::add(int64_t rank, const std::vector<LayerStep>& layers) {
-  if (layers.empty()) return;
-  const int64_t ep_group = grid_.group(GroupKind::ep, rank).base;
+void LayerMerge::add(const RankStep& step) {
+  for (const auto& [layer, rows] : step.received) layers_[layer].received.push_back(rows);
+  if (step.layers.empty()) return;
+  const int64_t ep_group = grid_.group(GroupKind::ep, step.rank).base;
   const auto columns = static_cast<size_t>(grid_.expert_sharding());
-  for (const LayerStep& layer : layers) {
+  for (const LayerStep& layer : step.layers) {
     Sums& sums = layers_[layer.layer];
     LayerRow& row = sums.row;
     const size_t experts = layer.counts.size();
@@ -41,9 +42,10 @@ std::vector<LayerRow> LayerMerge::rows() const {
   std::vector<LayerRow> rows;
   for (const auto& [number, sums] : layers_) {
     LayerRow row = sums.row;
-    std::vector<int64_t> rank_loads;
-    for (const auto& [group, loads] : sums.columns)
-      rank_loads.insert(rank_loads.end(), loads.begin(), loads.end());
+    std::vector<int64_t> rank_loads = sums.received;
+    if (rank_loads.empty())
+      for (const auto& [group, loads] : sums.columns)
+        rank_loads.insert(rank_loads.end(), loads.begin(), loads.end());
     const int64_t kept = std::accumulate(row.kept.begin(), row.kept.end(), int64_t{0});
     row.metrics = routing_metrics(row.counts, kept, rank_loads);
     if (!sums.probabilities || row.tokens == 0) row.probability.clear();

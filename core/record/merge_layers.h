@@ -15,7 +15,7 @@ namespace moetwin {
 class LayerMerge {
  public:
   explicit LayerMerge(const Grid& grid) : grid_(grid) {}
-  void add(int64_t rank, const std::vector<LayerStep>& layers);
+  void add(const RankStep& step);
   /// In ascending order of layer numbers, with metrics.
   std::vector<LayerRow> rows() const;
 
@@ -26,6 +26,7 @@ class LayerMerge {
     bool probabilities = true;
     /// Assignments to each expert column, by the first rank of the EP group: what its ranks get.
     std::map<int64_t, std::vector<int64_t>> columns;
+    std::vector<int64_t> received;  ///< by rank, where ranks tell themselves
   };
   const Grid& grid_;
   std::map<int64_t, Sums> layers_;

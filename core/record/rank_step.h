@@ -2,6 +2,7 @@
 // What each rank hands to the record at the end of a step.
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -39,6 +40,9 @@ struct RankStep {
   double ce_sum = 0;  ///< sum of cross-entropy over valid tokens, in nats
   int64_t valid_tokens = 0;  ///< 0 on every rank: the loss is unknown (numerics none)
   std::vector<LayerStep> layers;
+  /// By MoE layer: rows that this rank's experts worked on. Of every rank, where the counts of a TP
+  /// group's tokens do not tell (Grid::parts_tp_groups); else empty.
+  std::map<int64_t, int64_t> received;
   Profile profile;   ///< take_profile since the last step's
   MemoryUse memory;  ///< peaks since the start of the run or of the step
   int64_t host_syncs = 0;

@@ -175,7 +175,7 @@ StepRow Recorder::complete(PendingStep& pending) {
     valid += part.step.valid_tokens;
     earliest = std::min(earliest, part.step.start);
     row.end = std::max(row.end, part.step.end);
-    layers.add(part.step.rank, part.step.layers);
+    layers.add(part.step);
     row.host_syncs = std::max(row.host_syncs, part.step.host_syncs);
     row.peak_memory_bytes = std::max(row.peak_memory_bytes, part.step.memory.peak);
     memory.push_back(part.step.memory);

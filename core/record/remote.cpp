@@ -80,6 +80,8 @@ void RemoteSink::add(RankStep s) {
   w.put(Kind::step).put(s.rank).put(s.step).put(s.start).put(s.end).put(s.ce_sum);
   w.put(s.valid_tokens).put(static_cast<uint64_t>(s.layers.size()));
   for (const LayerStep& l : s.layers) put_layer(w, l);
+  w.put(static_cast<uint64_t>(s.received.size()));
+  for (const auto& [layer, rows] : s.received) w.put(layer).put(rows);
   w.put(static_cast<uint64_t>(s.profile.intervals.size()));
   for (const Interval& i : s.profile.intervals)
     w.put(i.start)
@@ -123,6 +125,10 @@ void RemoteReceiver::receive(const std::string& bytes) {
   for (double* value : {&s.start, &s.end, &s.ce_sum}) *value = r.get<double>();
   s.valid_tokens = r.get<int64_t>();
   for (auto n = r.get<uint64_t>(); n > 0; --n) s.layers.push_back(get_layer(r));
+  for (auto n = r.get<uint64_t>(); n > 0; --n) {
+    const auto layer = r.get<int64_t>();
+    s.received[layer] = r.get<int64_t>();
+  }
   s.profile.intervals.resize(r.get<uint64_t>());
   for (Interval& i : s.profile.intervals) {
     i.start = r.get<double>();

@@ -55,6 +55,10 @@ class Grid {
   int64_t ep() const { return ep_; }
   int64_t etp() const { return etp_; }
 
+  /// Whether the ranks of a TP group, each with its slice of the tokens, send them to different
+  /// copies of the experts: a copy is a run of EP x ETP ranks, a TP group a run of TP ranks.
+  bool parts_tp_groups() const { return tp_ > 1 && ep_ * etp_ % tp_ != 0; }
+
   /// Seed 004: expert sharding degree min(EP, E) and hidden sharding degree EP / esd.
   int64_t expert_sharding() const { return esd_; }
   int64_t hidden_sharding() const { return hsd_; }

@@ -16,8 +16,11 @@ constexpr int64_t kFixedFigures = 6;
 }  // namespace
 
 StepFigures::StepFigures(Context& context, std::vector<int64_t> moe_layers, int64_t experts,
-                         bool counts)
-    : moe_layers_(std::move(moe_layers)), experts_(experts), counts_(counts) {
+                         bool counts, bool received)
+    : moe_layers_(std::move(moe_layers)),
+      experts_(experts),
+      counts_(counts),
+      tell_received_(received) {
   const int64_t of_layers = static_cast<int64_t>(moe_layers_.size()) * (4 + experts_);
   figures_ = context.memory.allocate({kFixedFigures + of_layers}, context.real(),
                                      MemoryClass::workspace, "figures of the step");
@@ -30,15 +33,17 @@ StepFigures::StepFigures(Context& context, std::vector<int64_t> moe_layers, int6
 void StepFigures::begin_step(Context& context) {
   context.launch(fill(figures_, {}));
   layers_.clear();
+  received_.clear();
 }
 
 void StepFigures::add_counts(const ModelChunk& chunk, const ModelChunk::Saved& saved,
                              int64_t tokens) {
-  if (!counts_) return;
   for (size_t i = 0; i < saved.layers.size(); ++i) {
     const DispatchCounts& counts = saved.layers[i].moe.dispatch.counts;
     if (counts.routed.empty()) continue;
     const int64_t number = chunk.range().first + static_cast<int64_t>(i);
+    if (tell_received_) received_[number] += counts.received_rows;
+    if (!counts_) continue;
     auto layer = std::find_if(layers_.begin(), layers_.end(),
                               [&](const LayerStep& l) { return l.layer == number; });
     if (layer == layers_.end()) {
@@ -58,6 +63,8 @@ void StepFigures::add_counts(const ModelChunk& chunk, const ModelChunk::Saved& s
 void StepFigures::read(Context& context, RankStep& out) {
   out.layers = std::move(layers_);
   layers_.clear();
+  out.received = std::move(received_);
+  received_.clear();
   if (!context.device.properties().numerics) {
     context.to_host(figures_, nullptr, context.streams.compute);
     return;

@@ -3,6 +3,7 @@
 // of the loss, the gradient norm, losses of the MoE layers; and the counts of tokens that the host
 // knows.
 
+#include <map>
 #include <vector>
 
 #include "core/moe/balance.h"
@@ -14,8 +15,10 @@ namespace moetwin {
 class StepFigures {
  public:
   /// `moe_layers`: model numbers of this rank's MoE layers. `counts`: whether it tells of them: the
-  /// ranks of a TP group route the same tokens, and the lowest tells.
-  StepFigures(Context& context, std::vector<int64_t> moe_layers, int64_t experts, bool counts);
+  /// ranks of a TP group route the same tokens, and the lowest tells. `received`: whether it tells
+  /// of RankStep::received.
+  StepFigures(Context& context, std::vector<int64_t> moe_layers, int64_t experts, bool counts,
+              bool received);
 
   const Tensor& all() const { return figures_; }
   /// real [2]: {sum of losses, valid tokens} of this rank's micro-batches.
@@ -38,9 +41,10 @@ class StepFigures {
  private:
   std::vector<int64_t> moe_layers_;
   int64_t experts_;
-  bool counts_;
+  bool counts_, tell_received_;
   Tensor figures_, sums_, totals_, factor_, balance_;
   std::vector<LayerStep> layers_;
+  std::map<int64_t, int64_t> received_;
 };
 
 }  // namespace moetwin

@@ -16,6 +16,13 @@ LayerStep layer(int64_t number, std::vector<int64_t> counts) {
   return step;
 }
 
+RankStep of_rank(int64_t rank, std::vector<LayerStep> layers) {
+  RankStep step;
+  step.rank = rank;
+  step.layers = std::move(layers);
+  return step;
+}
+
 }  // namespace
 
 TEST_CASE("layers over ranks: sums, means by share, loads of ranks by EP group") {
@@ -27,7 +34,8 @@ TEST_CASE("layers over ranks: sums, means by share, loads of ranks by EP group")
   b.kept = {1, 2, 2, 2};
   a.probability = {4, 2, 1, 1}, b.probability = c.probability = d.probability = {2, 2, 2, 2};
   a.aux = 0.25, b.aux = 0.25, c.aux = 0.35, d.aux = 0.3;
-  merge.add(0, {a}), merge.add(1, {b}), merge.add(2, {c}), merge.add(3, {d});
+  merge.add(of_rank(0, {a})), merge.add(of_rank(1, {b}));
+  merge.add(of_rank(2, {c})), merge.add(of_rank(3, {d}));
   const std::vector<LayerRow> rows = merge.rows();
   REQUIRE(rows.size() == 1);
   CHECK(rows[0].counts == std::vector<int64_t>{8, 4, 10, 10});
@@ -46,7 +54,7 @@ TEST_CASE("hidden rows get the same tokens: a column counts once for its group")
   // EP 4 over 2 experts: columns 0 and 1, hidden rows 0 and 1.
   const Grid grid(sizes_of({.world = 4, .dp = 1, .ep = 4}), 2, 64);
   LayerMerge merge(grid);
-  for (int64_t rank = 0; rank < 4; ++rank) merge.add(rank, {layer(0, {6, 2})});
+  for (int64_t rank = 0; rank < 4; ++rank) merge.add(of_rank(rank, {layer(0, {6, 2})}));
   CHECK(merge.rows()[0].metrics.imbalance_ranks == Approx(24 / 16.));
 }
 
@@ -55,12 +63,33 @@ TEST_CASE("stages have their own layers; one without scores leaves the mean unkn
   LayerMerge merge(grid);
   LayerStep late = layer(3, {4, 4});
   late.probability = {4, 4};
-  merge.add(0, {layer(1, {8, 0})});
-  merge.add(1, {late});
+  merge.add(of_rank(0, {layer(1, {8, 0})}));
+  merge.add(of_rank(1, {late}));
   const std::vector<LayerRow> rows = merge.rows();
   REQUIRE(rows.size() == 2);
   CHECK(rows[0].layer == 1);
   CHECK(rows[0].probability.empty());
   CHECK(rows[1].layer == 3);
   CHECK(rows[1].probability == std::vector<double>{0.5, 0.5});
+}
+
+TEST_CASE("a TP group whose slices go to several copies of the experts: ranks tell what they get") {
+  // TP 4, whole experts, EP 2: ranks {0,1} and {2,3} each exchange the slices of their own tokens.
+  // Of 16 assignments to experts 0 and 1 the first slices have 6 and 2, the others 1 and 7.
+  DistributedConfig config = sizes_of({.world = 4, .dp = 1, .ep = 2, .tp = 4});
+  config.expert_tensor_parallel_size = 1;
+  config.parallel_folding = true;
+  const Grid grid(config, 2, 64);
+  CHECK(grid.parts_tp_groups());
+  CHECK_FALSE(Grid(sizes_of({.world = 4, .dp = 1, .ep = 2, .tp = 2}), 2, 64).parts_tp_groups());
+  LayerMerge merge(grid);
+  std::vector<RankStep> steps{of_rank(0, {layer(0, {7, 9})}), of_rank(1, {}), of_rank(2, {}),
+                              of_rank(3, {})};
+  const std::vector<int64_t> rows{6, 2, 1, 7};
+  for (size_t r = 0; r < 4; ++r) {
+    steps[r].received[0] = rows[r];
+    merge.add(steps[r]);
+  }
+  CHECK(merge.rows()[0].metrics.imbalance_ranks == Approx(7 / 4.));
+  CHECK(merge.rows()[0].metrics.imbalance_experts == Approx(9 / 8.));
 }

@@ -1,7 +1,10 @@
 // Tensor parallel, sequence parallel and folding: troubles that users of other frameworks met.
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <map>
+#include <mutex>
 #include <set>
 
 #include "core/ops/elementwise.h"
@@ -203,4 +206,38 @@ TEST_CASE("weights start equal bit for bit, split or not") {
   };
   const GlobalTensors alone = first_weights({1, 1, 1, 1});
   for (const Place& c : {Place{4, 2, 4, 1}, {4, 2, 2, 2, true}}) CHECK(first_weights(c) == alone);
+}
+
+TEST_CASE("the imbalance of ranks where the slices of a TP group go to two copies of the experts") {
+  // TP 4 and EP 2 with whole experts: ranks {0,1} exchange the first two quarters of the tokens of
+  // each micro-batch, ranks {2,3} the others.
+  const Scenario s = placed({4, 2, 4, 1}, 1);
+  std::mutex mutex;
+  std::map<int64_t, std::vector<double>> received;  // by layer and rank
+  TrainRunOptions options;
+  options.look_at_rank = [&](const RankStep& step) {
+    const std::lock_guard lock(mutex);
+    for (const auto& [layer, rows] : step.received) {
+      received[layer].resize(4);
+      received[layer][static_cast<size_t>(step.rank)] = static_cast<double>(rows);
+    }
+  };
+  options.look_at_row = [&](const StepRow& row) {
+    std::vector<double> numbers;
+    for (const LayerRow& layer : row.layers) {
+      const std::vector<double>& of_layer = received.at(layer.layer);
+      numbers.push_back(layer.metrics.imbalance_ranks);
+      numbers.insert(numbers.end(), of_layer.begin(), of_layer.end());
+    }
+    return numbers;
+  };
+  const std::vector<double> rows = train_in_child(s, options).rows;
+  REQUIRE(rows.size() == 2 * 5);
+  for (size_t l = 0; l < 2; ++l) {
+    const double* of_layer = rows.data() + 5 * l + 1;
+    const double each = 4 * 8 / 2 * 2;  // four sequences, half of eight tokens, two choices
+    CHECK(of_layer[0] + of_layer[1] == each);
+    CHECK(of_layer[2] + of_layer[3] == each);
+    CHECK(rows[5 * l] == Approx(*std::max_element(of_layer, of_layer + 4) / (each / 2)));
+  }
 }
