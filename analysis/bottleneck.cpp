@@ -42,7 +42,9 @@ void communication(const Facts& f, std::vector<Bottleneck>& found) {
   b.advice = {"larger batch: training_config.micro_batch_size",
               "gradient accumulation: training_config.global_batch_size at the same micro-batch"};
   if (all_to_all > other) {
-    b.advice.push_back("overlap: distributed_config.comm_optimization.all_to_all_overlap");
+    b.advice.push_back(
+        "overlap: distributed_config.comm_optimization.all_to_all_overlap; with several "
+        "micro-batches a step micro_batch_overlap");
     if (off_node > 0.3 * bytes)
       b.advice.push_back(
           "keep expert parallelism inside a node: a smaller "

@@ -86,10 +86,12 @@ bool Machine::any(bool mine) const {
 
 std::string connections_warning(const Scenario& scenario, const char* connections) {
   const CommOptimization& comm = scenario.distributed_config.comm_optimization;
-  if (!connections || std::string(connections) != "1" || !comm.all_to_all_overlap) return "";
+  if (!connections || std::string(connections) != "1") return "";
+  if (!comm.all_to_all_overlap && !comm.micro_batch_overlap) return "";
   return "warning: CUDA_DEVICE_MAX_CONNECTIONS is 1: all streams share one hardware queue, and "
-         "distributed_config.comm_optimization.all_to_all_overlap gains little; unset it, or set "
-         "it to 8 or more";
+         "distributed_config.comm_optimization." +
+         std::string(comm.all_to_all_overlap ? "all_to_all_overlap" : "micro_batch_overlap") +
+         " gains little; unset it, or set it to 8 or more";
 }
 
 namespace {

@@ -234,6 +234,7 @@ Tensor AllToAllDispatcher::forward(Context& context, const MicroBatch& batch,
       arriving[c].rows = gathered[c].rows(0, chunk.own_rows);
   }
   beside();
+  if (exchanges()) context.exchange_under_way();
   std::vector<Tensor> leaving(saved.chunks.size());
   for (size_t c = 0; c < saved.chunks.size(); ++c) {
     DispatchChunk& chunk = saved.chunks[c];
@@ -246,6 +247,7 @@ Tensor AllToAllDispatcher::forward(Context& context, const MicroBatch& batch,
     else
       returning[c].rows = leaving[c];
   }
+  if (exchanges()) context.exchange_under_way();
   Tensor out = context.activation({tokens, hidden}, "combined tokens");
   for (size_t c = 0; c < saved.chunks.size(); ++c) {
     DispatchChunk& chunk = saved.chunks[c];
@@ -291,6 +293,7 @@ Tensor AllToAllDispatcher::backward(Context& context, const Routing& routing, co
       arriving[c].rows = leaving[c];
   }
   beside();
+  if (exchanges()) context.exchange_under_way();
   for (size_t c = 0; c < chunks; ++c) {
     DispatchChunk& chunk = saved.chunks[c];
     wait(arriving[c]);
@@ -303,6 +306,7 @@ Tensor AllToAllDispatcher::backward(Context& context, const Routing& routing, co
     else
       returning[c].rows = sent_back[c];
   }
+  if (exchanges()) context.exchange_under_way();
   Tensor dx = context.activation({tokens, hidden}, "gradient of dispatched tokens");
   for (size_t c = 0; c < chunks; ++c) {
     DispatchChunk& chunk = saved.chunks[c];

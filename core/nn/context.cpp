@@ -15,4 +15,11 @@ void Context::to_host(const Tensor& tensor, void* host, Stream stream) {
   device.read(tensor, host, stream);
 }
 
+void Context::exchange_under_way() {
+  if (!turns || !turns->others()) return;
+  device.phase(Phase::other, "");
+  turns->pass();
+  device.phase(phase, phase_name(phase));
+}
+
 }  // namespace moetwin

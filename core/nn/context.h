@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/base/philox.h"
+#include "core/base/turns.h"
 #include "core/device/allocator.h"
 #include "core/device/backend.h"
 #include "core/nn/unit_hooks.h"
@@ -30,6 +31,9 @@ struct Context {
   /// Where a backward that leaves the gradients of parameters for later (zero bubble) puts their
   /// launches; null: they are launched at once.
   std::vector<OpCall>* later = nullptr;
+  /// Where two micro-batches take turns (micro_batch_overlap), each with a context of its own;
+  /// null: one is worked on at a time.
+  Turns* turns = nullptr;
 
   DType real() const { return real_dtype(dtype); }
   void launch(const OpCall& call) { device.launch(call, streams.compute); }
@@ -64,6 +68,9 @@ struct Context {
   void after_backward(int64_t block) {
     if (units) units->after_backward(*this, block);
   }
+  /// Called between the start of an exchange and the wait for what arrives: another micro-batch may
+  /// use the compute stream meanwhile.
+  void exchange_under_way();
   /// The one way to the host: waits for the stream, and is counted. With numerics off a tensor
   /// without storage may only be read to null, which takes the time of the copy.
   void to_host(const Tensor& tensor, void* host, Stream stream);

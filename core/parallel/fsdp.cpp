@@ -94,7 +94,7 @@ void Fsdp::gather(Context& context, int64_t block, bool ahead) {
 }
 
 void Fsdp::let_go(Context& context, Unit& unit) {
-  if (unit.state != State::gathered) return;
+  if (unit.state != State::gathered || unit.in_forward || unit.in_backward) return;
   attach(unit, false);
   unit.state = State::let_go;
   unit.last_use = context.device.record(context.streams.compute);
@@ -113,7 +113,10 @@ void Fsdp::return_oldest(Context& context) {
 void Fsdp::before_forward(Context& context, int64_t block) {
   gather(context, block, false);
   if (forward_prefetch_) gather(context, block + 1, true);
-  if (Unit* now = unit(block)) context.device.wait(context.streams.compute, now->dense_arrived);
+  Unit* now = unit(block);
+  if (!now) return;
+  now->in_forward = true;
+  context.device.wait(context.streams.compute, now->dense_arrived);
 }
 
 void Fsdp::before_experts(Context& context, int64_t block) {
@@ -122,7 +125,9 @@ void Fsdp::before_experts(Context& context, int64_t block) {
 
 void Fsdp::after_forward(Context& context, int64_t block, bool backward) {
   Unit* done = unit(block);
-  if (done && (reshard_after_forward_ || !backward)) let_go(context, *done);
+  if (!done) return;
+  done->in_forward = false;
+  if (reshard_after_forward_ || !backward) let_go(context, *done);
 }
 
 void Fsdp::before_backward(Context& context, int64_t block, bool values) {
@@ -130,6 +135,7 @@ void Fsdp::before_backward(Context& context, int64_t block, bool values) {
   if (!now) return;
   if (values) {
     gather(context, block, false);
+    now->in_backward = true;
     context.device.wait(context.streams.compute, now->dense_arrived);
   }
   // The embedding's backward reads no parameters.
@@ -153,6 +159,7 @@ void Fsdp::after_backward_input(Context& context, int64_t block) {
   Unit* done = unit(block);
   if (!done) return;
   if (prefetch_after_ && block > 1) gather(context, block - 1, true);
+  done->in_backward = false;
   let_go(context, *done);
   ++done->owing;
 }
@@ -162,6 +169,7 @@ void Fsdp::after_backward(Context& context, int64_t block) {
   if (!done) return;
   if (done->owing == 0) {
     if (prefetch_after_ && block > 1) gather(context, block - 1, true);
+    done->in_backward = false;
     let_go(context, *done);
   } else if (--done->owing > 0) {
     return;  // other micro-batches have begun to add to the same whole gradients

@@ -57,6 +57,7 @@ class Fsdp : public UnitHooks {
     int64_t block = 0;
     std::vector<Part> dense, experts;
     State state = State::away;
+    bool in_forward = false, in_backward = false;  ///< somebody reads the values
     int64_t owing = 0;  ///< micro-batches some of whose gradients are launched later
     Event dense_arrived, experts_arrived;
     Event last_use;  ///< of values that were let go
@@ -65,6 +66,7 @@ class Fsdp : public UnitHooks {
   Unit* unit(int64_t block);
   void gather(Context& context, int64_t block, bool ahead);
   void gather_part(Context& context, Part& part);
+  /// Nothing while a forward or a backward beside this one still reads the values.
   void let_go(Context& context, Unit& unit);
   /// Returns the memory of what was let go first, once the compute stream is through with it.
   void return_oldest(Context& context);

@@ -19,6 +19,7 @@ enum class PipelineWork : uint8_t {
 struct PipelineAction {
   PipelineWork work = PipelineWork::forward;
   int64_t micro_batch = 0, chunk = 0;
+  bool beside_next = false;  ///< a forward that takes turns with the backward after it
   bool operator==(const PipelineAction&) const = default;
 };
 
@@ -27,6 +28,10 @@ struct PipelineShape {
   int64_t stage = 0;          ///< of this rank
   int64_t micro_batches = 1;  ///< m, of a step
   int64_t chunks = 1;         ///< v, virtual stages of a rank
+  /// Forwards and backwards of different micro-batches are paired (1F1B schedules): one more
+  /// micro-batch is in flight for each hop between stages, so that no member of a pair waits for
+  /// the other.
+  bool paired = false;
 };
 
 /// The actions of one step under `distributed_config.pipeline_schedule`. Of each micro-batch and

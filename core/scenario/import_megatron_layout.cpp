@@ -128,7 +128,7 @@ void Layout::overlap() {
     in_.leave("overlap-param-gather",
               "with sharded parameters the next layer is always gathered ahead (fsdp."
               "forward_prefetch); parameters of zero_stage 1 are gathered after the step");
-  if (in_.flag("overlap-moe-expert-parallel-comm")) draft_.set(comm + "all_to_all_overlap", true);
+  if (in_.flag("overlap-moe-expert-parallel-comm")) draft_.set(comm + "micro_batch_overlap", true);
   if (const auto minutes = in_.number("distributed-timeout-minutes"))
     draft_.set(kDistributed + "timeout_seconds", Json::Value(60 * *minutes));
 }

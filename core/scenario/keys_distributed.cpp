@@ -91,6 +91,9 @@ void add_distributed_keys(KeyList& list) {
   list.key(MOETWIN_KEY(distributed_config.comm_optimization.all_to_all_chunks),
            "Chunks with all_to_all_overlap.")
       .between(1, 64);
+  list.key(MOETWIN_KEY(distributed_config.comm_optimization.micro_batch_overlap),
+           "Run the forward of one micro-batch beside the backward of another: the token exchange "
+           "of one is under way while the other computes; see docs/pipeline.md.");
   list.key(MOETWIN_KEY(distributed_config.comm_optimization.gradient_reduction_overlap),
            "Reduce gradient buckets while backward goes on.");
   list.key(MOETWIN_KEY(distributed_config.comm_optimization.gradient_bucket_bytes),

@@ -80,6 +80,27 @@ std::string schedule_fault(const Scenario& s, const Problems&) {
       2 * unit * d.pipeline_parallel_size, 3 * unit * d.pipeline_parallel_size);
 }
 
+std::string paired_fault(const Scenario& s, const Problems&) {
+  const DistributedConfig& d = s.distributed_config;
+  if (!d.comm_optimization.micro_batch_overlap || d.pipeline_parallel_size == 1) return "";
+  if (d.pipeline_schedule == "1f1b" || d.pipeline_schedule == "interleaved_1f1b") return "";
+  return fmt::format(
+      "micro_batch_overlap with pipeline_schedule {}, which has no pairs of a forward and a whole "
+      "backward; legal: 1f1b, interleaved_1f1b",
+      d.pipeline_schedule);
+}
+
+std::string idle_pairs(const Scenario& s, const Problems&) {
+  const DistributedConfig& d = s.distributed_config;
+  if (!d.comm_optimization.micro_batch_overlap) return "";
+  const ParallelSizes sizes = parallel_sizes(d, s.model_config.moe_layer_config.num_experts);
+  if (s.model_config.num_moe_layers() == 0 || sizes.ep * sizes.etp == 1)
+    return "micro_batch_overlap without a token exchange: nothing to overlap";
+  const int64_t unit = sizes.ddp * s.training_config.micro_batch_size;
+  if (unit == 0 || s.training_config.global_batch_size != unit) return "";
+  return "micro_batch_overlap with one micro-batch a step: there is no other to overlap with";
+}
+
 }  // namespace
 
 void add_pipeline_rules(std::vector<Rule>& rules) {
@@ -99,6 +120,16 @@ void add_pipeline_rules(std::vector<Rule>& rules) {
        "whole gradients",
        false,
        schedule_fault});
+  const std::string overlap = kDistributed + "comm_optimization.micro_batch_overlap";
+  rules.push_back({{overlap, kDistributed + "pipeline_schedule", stages},
+                   "micro_batch_overlap pairs forwards and backwards of 1F1B schedules",
+                   false,
+                   paired_fault});
+  rules.push_back({{overlap, kDistributed + "expert_parallel_size", kMoe + "num_experts",
+                    kTraining + "global_batch_size", kTraining + "micro_batch_size"},
+                   "micro_batch_overlap needs a token exchange and a second micro-batch",
+                   true,
+                   idle_pairs});
 }
 
 }  // namespace moetwin

@@ -97,7 +97,11 @@ std::string workload_fault(const Scenario& s, const Problems&) {
 }
 
 std::string fidelity_fault(const Scenario& s, const Problems&) {
-  if (s.cluster.fidelity != "representative" || s.training_config.numerics == "none") return "";
+  if (s.cluster.fidelity != "representative") return "";
+  if (s.distributed_config.comm_optimization.micro_batch_overlap)
+    return "representative does not compose pairs of micro-batches, but micro_batch_overlap is "
+           "true; legal: fidelity fluid, flow, or micro_batch_overlap false";
+  if (s.training_config.numerics == "none") return "";
   return fmt::format(
       "representative estimates time and memory of ranks that are not run, but "
       "training_config.numerics is {}; legal: numerics none, or fidelity fluid, flow",
@@ -184,10 +188,11 @@ void add_run_rules(std::vector<Rule>& rules) {
                    "a scripted load fits the experts and ranks there are",
                    false,
                    workload_fault});
-  rules.push_back({{"cluster.fidelity", numerics},
-                   "a representative run has no numerics",
-                   false,
-                   fidelity_fault});
+  rules.push_back(
+      {{"cluster.fidelity", numerics, kDistributed + "comm_optimization.micro_batch_overlap"},
+       "a representative run has no numerics and no pairs of micro-batches",
+       false,
+       fidelity_fault});
   rules.push_back({{"output.routing_ranks", kDistributed + "world_size"},
                    "routing_ranks are ranks of the world",
                    false,

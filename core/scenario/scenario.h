@@ -85,7 +85,8 @@ struct ModelConfig {
 struct CommOptimization {
   bool all_to_all_overlap =
       false;  ///< split tokens into chunks; dispatch of one beside experts of another
-  int64_t all_to_all_chunks = 2;           ///< chunks when overlap is on
+  int64_t all_to_all_chunks = 2;     ///< chunks when overlap is on
+  bool micro_batch_overlap = false;  ///< exchange of one micro-batch beside compute of another
   bool gradient_reduction_overlap = true;  ///< reduce buckets while backward goes on
   int64_t gradient_bucket_bytes = 25 << 20;
 };

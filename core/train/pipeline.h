@@ -5,6 +5,7 @@
 #include <map>
 #include <vector>
 
+#include "core/base/turns.h"
 #include "core/parallel/gradient_reducer.h"
 #include "core/parallel/pipeline_schedule.h"
 #include "core/parallel/stage_exchange.h"
@@ -39,10 +40,13 @@ class Pipeline {
   };
   struct Step;
   /// `sequences`: to evaluate; null: of the training step.
-  void forward(const PipelineAction& action, InFlight& at, const Tensor& sums,
+  void forward(Context& context, const PipelineAction& action, InFlight& at, const Tensor& sums,
                const Sequences* sequences);
-  void train_forward(const PipelineAction& action, Step& step);
-  void backward(const PipelineAction& action, Step& step);
+  void run(Context& context, const PipelineAction& action, Step& step);
+  /// Side by side, on contexts of their own.
+  void run_pair(const PipelineAction& first, const PipelineAction& second, Step& step);
+  void train_forward(Context& context, const PipelineAction& action, Step& step);
+  void backward(Context& context, const PipelineAction& action, Step& step);
   void backward_weight(const PipelineAction& action, Step& step);
   ModelChunk& chunk(const PipelineAction& action) {
     return model_.chunks()[static_cast<size_t>(action.chunk)];
@@ -55,6 +59,7 @@ class Pipeline {
   int64_t slices_;  ///< ranks that share the tokens of a hidden state (sequence parallel)
   std::vector<PipelineAction> schedule_;
   StageExchange exchange_;
+  Turns turns_;
 };
 
 }  // namespace moetwin

@@ -52,7 +52,8 @@ Trainer::Trainer(Backend& device, const Scenario& scenario, const Grid& grid,
       saver_(scenario.checkpoint, context_, state_, services.checkpoints),
       pipeline_(context_, scenario,
                 {grid.pp(), at_.pp, batches_.per_step(),
-                 scenario.distributed_config.virtual_pipeline_size},
+                 scenario.distributed_config.virtual_pipeline_size,
+                 scenario.distributed_config.comm_optimization.micro_batch_overlap},
                 communicators_, batches_, model_),
       probe_(scenario) {
   context_.units = &fsdp_;

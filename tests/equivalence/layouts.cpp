@@ -131,7 +131,7 @@ const std::vector<const char*> kCapacities{"none", "position", "probability"};
 const std::vector<const char*> kOptimizers{"adamw", "sgd"};
 
 /// The factors that no other restricts, from one number.
-constexpr int64_t kFree = 3 * 3 * 2 * 2 * 2 * 2;
+constexpr int64_t kFree = 3 * 3 * 2 * 2 * 2 * 2 * 2;
 void set_free(Layout& l, int64_t n) {
   const auto take = [&n](int64_t levels) { return std::exchange(n, n / levels) % levels; };
   l.capacity = kCapacities[static_cast<size_t>(take(3))];
@@ -140,6 +140,7 @@ void set_free(Layout& l, int64_t n) {
   l.zero = take(2);
   l.optimizer = kOptimizers[static_cast<size_t>(take(2))];
   l.overlap = take(2) != 0;
+  l.pairs = take(2) != 0;
 }
 
 /// Levels of a layout as text, one per factor; those that restrict each other first.
@@ -159,7 +160,8 @@ std::vector<std::string> levels(const Layout& l) {
           std::to_string(l.micro_batch),
           std::to_string(l.zero),
           l.optimizer,
-          l.overlap ? "overlap" : "plain"};
+          l.overlap ? "overlap" : "plain",
+          l.paired() ? "pairs" : "single"};
 }
 
 using Pair = std::tuple<size_t, std::string, size_t, std::string>;
@@ -195,13 +197,18 @@ std::vector<Layout> bound_choices() {
 
 }  // namespace
 
+bool Layout::paired() const {
+  const std::string schedule = pipeline_of(*this).schedule;
+  return pairs && (schedule == "1f1b" || schedule == "interleaved_1f1b");
+}
+
 std::string Layout::name() const {
   return fmt::format(
       "DP={} EP={} TP={} ETP={}{}{} E={} k={} capacity={} accumulation={} micro-batch={} zero={} "
-      "{} {} {} pipeline={}",
+      "{} {} {} {} pipeline={}",
       dp, ep, tp, etp, folded ? " folded" : "", sequence_parallel ? " sequence" : "", experts,
       top_k, capacity, accumulation, micro_batch, zero, optimizer,
-      overlap ? "overlap" : "no-overlap", variant, pipeline);
+      overlap ? "overlap" : "no-overlap", paired() ? "pairs" : "no-pairs", variant, pipeline);
 }
 
 std::vector<Layout> whole_product() {
@@ -213,10 +220,11 @@ std::vector<Layout> whole_product() {
         l.experts = experts, l.top_k = k, l.variant = kVariants[0];
         if (!valid(l)) continue;
         const bool split = l.tp > 1 || l.etp > 1;
-        for (int64_t n = 0; n < (split ? 3 : kFree / 2); ++n, ++turn) {
+        for (int64_t n = 0; n < (split ? 3 : kFree / 4); ++n, ++turn) {
           // 29 has no factor in common with kFree: turns meet all of it.
           set_free(l, split ? n + 3 * static_cast<int64_t>(turn * 29 % (kFree / 3)) : n);
           if (!split) l.overlap = turn % 2 != 0;
+          if (!split) l.pairs = turn / 2 % 2 != 0;
           l.pipeline = kPipelines[0].name;
           do l.variant = kVariants[turn / 2 % kVariants.size()];
           while (!valid(l) && ++turn);
@@ -304,6 +312,7 @@ Scenario layout_scenario(const Layout& l, int64_t steps) {
   d.sequence_parallel = l.sequence_parallel;
   d.zero_stage = l.zero;
   d.comm_optimization.all_to_all_overlap = l.overlap;
+  d.comm_optimization.micro_batch_overlap = l.paired();
   d.comm_optimization.gradient_bucket_bytes = 4096;  // several buckets even here
   TrainingConfig& t = s.training_config;
   t.steps = steps;
@@ -329,7 +338,7 @@ Scenario reference_scenario(const Layout& l, int64_t steps) {
   d.pipeline_schedule = "1f1b";
   d.layers_per_stage.clear();
   d.zero_stage = 0;
-  d.comm_optimization.all_to_all_overlap = false;
+  d.comm_optimization.all_to_all_overlap = d.comm_optimization.micro_batch_overlap = false;
   return s;
 }
 

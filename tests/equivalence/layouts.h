@@ -23,12 +23,15 @@ struct Layout {
   int64_t zero = 0;
   std::string optimizer = "adamw";
   bool overlap = false;
+  bool pairs = false;             ///< micro-batches overlap, where the schedule can
   std::string variant = "plain";  ///< which kind of model, see variant_names()
   std::string pipeline = "none";  ///< stages, schedule and virtual stages, by name
   std::string name() const;
   int64_t world() const { return folded ? dp * tp : dp * ep * tp; }
   /// Copies of the dense weights.
   int64_t ddp() const { return world() / tp; }
+  /// Whether forwards and backwards are paired.
+  bool paired() const;
 };
 
 /// All valid combinations of grids, experts, k and capacity; of accumulation, micro-batch, ZeRO and

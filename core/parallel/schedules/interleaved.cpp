@@ -18,11 +18,16 @@ std::vector<PipelineAction> interleaved(const PipelineShape& shape) {
                           work == PipelineWork::forward ? chunk : v - 1 - chunk};
   };
   // A chunk's first backward comes back after all v chunks of the group went forward.
-  const int64_t ahead = std::min((p - 1 - shape.stage) * 2 + (v - 1) * p, total);
+  // Paired, one more: else the last stage's backward would need the forward beside it.
+  const int64_t ahead =
+      std::min((p - 1 - shape.stage) * 2 + (v - 1) * p + (shape.paired ? 1 : 0), total);
   std::vector<PipelineAction> actions;
   for (int64_t k = 0; k < ahead; ++k) actions.push_back(kth(PipelineWork::forward, k));
   for (int64_t k = 0; k < total; ++k) {
-    if (ahead + k < total) actions.push_back(kth(PipelineWork::forward, ahead + k));
+    if (ahead + k < total) {
+      actions.push_back(kth(PipelineWork::forward, ahead + k));
+      actions.back().beside_next = shape.paired;
+    }
     actions.push_back(kth(PipelineWork::backward, k));
   }
   return actions;

@@ -23,6 +23,8 @@ struct Transfer {
 
 struct Stage {
   std::vector<PipelineAction> actions;
+  std::vector<size_t> turn;   ///< by action: pairs are one
+  std::vector<size_t> begin;  ///< by turn: its first action; and the number of actions
   std::vector<double> done;
   std::vector<Transfer*> input, output;  ///< by action; null: none
   std::array<std::vector<Transfer*>, 2> sent;
@@ -31,11 +33,16 @@ struct Stage {
 class Play {
  public:
   Play(const std::string& schedule, int64_t stages, int64_t micro_batches, int64_t chunks,
-       const WorkTimes& times)
+       const WorkTimes& times, bool paired)
       : times_(times), p_(stages), v_(chunks), stages_(static_cast<size_t>(stages)) {
     for (int64_t s = 0; s < stages; ++s) {
       Stage& stage = stages_[static_cast<size_t>(s)];
-      stage.actions = pipeline_actions(schedule, {stages, s, micro_batches, chunks});
+      stage.actions = pipeline_actions(schedule, {stages, s, micro_batches, chunks, paired});
+      for (size_t i = 0; i < stage.actions.size(); ++i) {
+        if (i == 0 || !stage.actions[i - 1].beside_next) stage.begin.push_back(i);
+        stage.turn.push_back(stage.begin.size() - 1);
+      }
+      stage.begin.push_back(stage.actions.size());
       stage.done.assign(stage.actions.size(), kNotYet);
       stage.input.resize(stage.actions.size());
       stage.output.resize(stage.actions.size());
@@ -125,24 +132,29 @@ class Play {
 
   bool advance(Stage& stage) {
     bool moved = false;
-    for (size_t i = 0; i < stage.actions.size(); ++i) {
-      if (stage.done[i] != kNotYet) continue;
-      double start = i > 0 ? stage.done[i - 1] : 0;
-      if (const Transfer* input = stage.input[i]) {
+    for (size_t t = 0; t + 1 < stage.begin.size(); ++t) {
+      const size_t first = stage.begin[t], end = stage.begin[t + 1];
+      if (stage.done[first] != kNotYet) continue;
+      double start = first > 0 ? stage.done[first - 1] : 0, work = 0;
+      for (size_t i = first; i < end; ++i) {
+        work += seconds(stage.actions[i].work);
+        const Transfer* input = stage.input[i];
+        if (!input) continue;
         if (input->done == kNotYet) return moved;
         start = std::max(start, input->done);
       }
-      // What the action before left to wait for.
-      if (i > 0 && stage.output[i - 1]) {
-        const auto& sent = stage.sent[way(stage.actions[i - 1])];
-        if (sent.size() > kSentAtOnce) {
-          const Transfer* oldest = sent[sent.size() - 1 - kSentAtOnce];
-          if (oldest->done == kNotYet) return moved;
-          start = std::max(start, oldest->done);
-        }
+      // What the turn before left to wait for.
+      for (size_t i = t > 0 ? stage.begin[t - 1] : first; i < first; ++i) {
+        const auto& sent = stage.sent[way(stage.actions[i])];
+        if (!stage.output[i] || sent.size() <= kSentAtOnce) continue;
+        const Transfer* oldest = sent[sent.size() - 1 - kSentAtOnce];
+        if (oldest->done == kNotYet) return moved;
+        start = std::max(start, oldest->done);
       }
-      stage.done[i] = start + seconds(stage.actions[i].work);
-      if (stage.output[i]) stage.sent[way(stage.actions[i])].push_back(stage.output[i]);
+      for (size_t i = first; i < end; ++i) {
+        stage.done[i] = start + work;
+        if (stage.output[i]) stage.sent[way(stage.actions[i])].push_back(stage.output[i]);
+      }
       moved = true;
     }
     return moved;
@@ -155,7 +167,8 @@ class Play {
       if (t->done == kNotYet) {
         const double sent = stages_[t->from].done[t->giver];
         const Stage& to = stages_[t->to];
-        const double ready = t->taker >= 2 ? to.done[t->taker - 2] : 0;
+        const size_t turn = to.turn[t->taker];
+        const double ready = turn >= 2 ? to.done[to.begin[turn - 1] - 1] : 0;
         if (sent == kNotYet || ready == kNotYet) return moved;
         t->done = std::max({sent, ready, before}) + times_.transfer;
         moved = true;
@@ -187,8 +200,8 @@ class Play {
 }  // namespace
 
 PipelineRun play(const std::string& schedule, int64_t stages, int64_t micro_batches, int64_t chunks,
-                 const WorkTimes& times) {
-  return Play(schedule, stages, micro_batches, chunks, times).run();
+                 const WorkTimes& times, bool paired) {
+  return Play(schedule, stages, micro_batches, chunks, times, paired).run();
 }
 
 }  // namespace moetwin::test

@@ -22,6 +22,8 @@ struct PipelineRun {
 };
 
 /// Stages p, of which each does its list in order:
+/// - a pair of actions that take turns is as one: both begin and end together, after the time of
+///   both (nothing of their communication is in these times);
 /// - an action begins when the one before is done and what it needs has arrived;
 /// - the receive for an action is posted when the action before it begins, so it is ready when the
 ///   one before that is done;
@@ -30,6 +32,6 @@ struct PipelineRun {
 ///   receive is ready;
 /// - after the third and each later send of one way, a stage first waits for the send two before.
 PipelineRun play(const std::string& schedule, int64_t stages, int64_t micro_batches, int64_t chunks,
-                 const WorkTimes& times);
+                 const WorkTimes& times, bool paired = false);
 
 }  // namespace moetwin::test

@@ -208,7 +208,8 @@ TEST_CASE("Megatron-Core's layouts: stages, virtual stages, sequence parallel, s
       "--num-layers-per-virtual-pipeline-stage 3 --expert-model-parallel-size 2 --world-size 16 "
       "--use-distributed-optimizer --ddp-bucket-size 1000000 --distributed-timeout-minutes 2 "
       "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1 "
-      "--overlap-param-gather --grad-reduce-in-bf16 --tp-comm-overlap");
+      "--overlap-param-gather --grad-reduce-in-bf16 --tp-comm-overlap "
+      "--overlap-moe-expert-parallel-comm");
   const DistributedConfig& d = scenario(piped).distributed_config;
   CHECK(d.sequence_parallel);
   CHECK(d.pipeline_parallel_size == 4);
@@ -216,6 +217,7 @@ TEST_CASE("Megatron-Core's layouts: stages, virtual stages, sequence parallel, s
   CHECK(d.pipeline_schedule == "interleaved_1f1b");
   CHECK(d.expert_tensor_parallel_size == 0);  // that of TP, as there
   CHECK(d.zero_stage == 1);
+  CHECK(d.comm_optimization.micro_batch_overlap);
   CHECK(d.comm_optimization.gradient_bucket_bytes == 4000000);
   CHECK(d.timeout_seconds == 120);
   CHECK(scenario(piped).training_config.recompute == "full");

@@ -83,6 +83,13 @@ TEST_CASE("schedules that cannot be are refused with what can") {
              Contains("6 micro-batches a step") && Contains("legal global_batch_size: 4, 8, 12"));
   CHECK(refusal(piped("\"pipeline_schedule\": \"zb_h1\", \"zero_stage\": 1")) == "accepted");
   CHECK(refusal(piped("\"pipeline_schedule\": \"zb_h1\", \"zero_stage\": 3")) == "accepted");
+  const std::string pairs = "\"comm_optimization\": {\"micro_batch_overlap\": true}, ";
+  CHECK(refusal(piped(pairs + "\"pipeline_schedule\": \"1f1b\"")) == "accepted");
+  CHECK(refusal(piped(pairs + interleaved + ", \"virtual_pipeline_size\": 3")) == "accepted");
+  for (const char* schedule : {"gpipe", "zb_h1"})
+    CHECK_THAT(refusal(piped(pairs + "\"pipeline_schedule\": \"" + std::string(schedule) + "\"")),
+               Contains("micro_batch_overlap with pipeline_schedule " + std::string(schedule)) &&
+                   Contains("legal: 1f1b, interleaved_1f1b"));
   CHECK_THAT(refusal(piped("\"pipeline_schedule\": \"dualpipe\"")),
              Contains("gpipe, 1f1b, interleaved_1f1b, zb_h1"));
 }

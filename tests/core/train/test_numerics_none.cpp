@@ -155,6 +155,8 @@ TEST_CASE("a pipeline: the same work with and without numbers") {
     d.pipeline_schedule = schedule;
     d.virtual_pipeline_size = d.pipeline_schedule == "interleaved_1f1b" ? 2 : 1;
     check_same(s);
+    d.comm_optimization.micro_batch_overlap = true;
+    if (d.pipeline_schedule.ends_with("1f1b")) check_same(s);
   }
 }
 
