@@ -105,6 +105,8 @@ Tensor Allocator::allocate(const Shape& shape, DType dtype, MemoryClass memory_c
   use_.allocated += bytes;
   if (use_.allocated > use_.peak) {
     use_.peak = use_.allocated;
+    use_.context = device_.properties().context_bytes;
+    use_.communicators = device_.properties().communicator_bytes;
     use_.bytes_at_peak = use_.bytes;
   }
   return {shape, dtype, std::move(buffer), 0};

@@ -23,6 +23,7 @@ struct MemoryUse {
   int64_t allocated = 0, peak = 0;          ///< sum over classes now, and its largest value
   int64_t reserved = 0, peak_reserved = 0;  ///< of the blocks
   int64_t host = 0;                         ///< host memory of offloaded tensors, in no class
+  int64_t context = 0, communicators = 0;   ///< of DeviceProperties, as of the peak
 };
 
 class Allocator {

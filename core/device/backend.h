@@ -22,8 +22,13 @@ struct DeviceProperties {
   int64_t rank = 0, world = 1;
   int64_t node = 0, gpus_per_node = 1;
   bool numerics = true;             ///< bulk tensors have storage
+  KernelChoice kernels;             ///< what ops are run as, or priced as
   double peak_flop_per_second = 0;  ///< dense peak of the scenario's compute dtype
   std::string peak_source;          ///< where that figure is from
+  /// Device memory in no tensor, where it is known. Both are beside memory_bytes' blocks: that is
+  /// what is left after the context, and reserve() keeps room for the communicators made so far.
+  int64_t context_bytes = 0;       ///< context, kernels and workspaces of libraries and framework
+  int64_t communicator_bytes = 0;  ///< buffers of the collective library
 };
 
 class Backend {

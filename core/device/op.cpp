@@ -1,19 +1,50 @@
 #include "core/device/op.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
 
 #include "core/base/error.h"
 
 namespace moetwin {
+namespace {
 
-KernelClass parse_kernel_class(const std::string& name) {
-  constexpr const char* kNames[] = {"moetwin", "megatron-2021", "megatron-core", "torch-fsdp"};
-  for (int i = 0; i < 4; ++i)
-    if (name == kNames[i]) return static_cast<KernelClass>(i);
-  throw Error(ErrorClass::configuration,
-              fmt::format("cluster.kernels \"{}\" is not known; legal: moetwin, megatron-2021, "
-                          "megatron-core, torch-fsdp",
-                          name));
+constexpr std::array<const char*, 4> kClasses = {"moetwin", "megatron-2021", "megatron-core",
+                                                 "torch-fsdp"};
+constexpr std::array<const char*, kAttentionKernels> kAttention = {
+    "unfused", "fused-softmax", "flash", "flash2", "flash-triton", "memory-efficient"};
+
+template <size_t n>
+int index_of(const std::array<const char*, n>& names, const std::string& name, const char* key) {
+  const auto found = std::find(names.begin(), names.end(), name);
+  if (found == names.end())
+    throw Error(ErrorClass::configuration, fmt::format("{} \"{}\" is not known; legal: {}", key,
+                                                       name, fmt::join(names, ", ")));
+  return static_cast<int>(found - names.begin());
+}
+
+AttentionKernel own_attention(KernelClass c) {
+  if (c == KernelClass::moetwin) return AttentionKernel::flash;
+  return c == KernelClass::megatron_2021 ? AttentionKernel::fused_softmax : AttentionKernel::flash2;
+}
+
+}  // namespace
+
+const char* attention_kernel_name(AttentionKernel kernel) {
+  return kAttention[static_cast<size_t>(kernel)];
+}
+
+KernelChoice::KernelChoice(KernelClass kernel_class)
+    : of(kernel_class), attention(own_attention(kernel_class)) {}
+
+KernelChoice parse_kernels(const std::string& kernels, const std::string& attention) {
+  KernelChoice choice(static_cast<KernelClass>(index_of(kClasses, kernels, "cluster.kernels")));
+  if (attention != "auto")
+    choice.attention =
+        static_cast<AttentionKernel>(index_of(kAttention, attention, "cluster.attention"));
+  return choice;
 }
 
 }  // namespace moetwin

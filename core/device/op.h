@@ -12,6 +12,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "core/device/kernel_class.h"
 #include "core/device/tensor.h"
 
 namespace moetwin {
@@ -48,12 +49,12 @@ struct KernelWork {
   int64_t batch = 1;  ///< products or groups
   /// grouped_gemm: rows of each group; owned by the call.
   const std::vector<int64_t>* group_rows = nullptr;
+  /// attention: m queries and n keys of a head of k; `flop` counts the causal half where it is.
+  AttentionKernel attention = AttentionKernel::flash;
+  bool causal = false;
+  bool fp8 = false;  ///< gemm: operands are FP8
 };
 using KernelList = std::vector<KernelWork>;
-
-/// Whose kernels are priced: other frameworks launch other kernels for the same op.
-enum class KernelClass : uint8_t { moetwin, megatron_2021, megatron_core, torch_fsdp };
-KernelClass parse_kernel_class(const std::string& name);
 
 struct OpCall;
 
@@ -64,10 +65,12 @@ struct Op {
   std::span<const Operand> operands;
   /// Shape and dtype rule; throws Error(internal) naming op, operand and shapes.
   void (*check)(const OpCall&);
-  /// Appends the kernels of this call under `kernel_class`.
-  void (*kernels)(const OpCall&, KernelClass kernel_class, KernelList& out);
+  /// Appends the kernels that this call stands for.
+  void (*kernels)(const OpCall&, const KernelChoice& kernels, KernelList& out);
   /// Bytes of scratch memory the op needs while it runs.
   int64_t (*workspace)(const OpCall&);
+  /// Bytes that these kernels keep for the backward beside the call's own operands; null: none.
+  int64_t (*saved)(const OpCall&, const KernelChoice& kernels) = nullptr;
 };
 
 inline constexpr int kMaxOperands = 10;

@@ -71,7 +71,7 @@ Tensor GroupedExperts::forward(Context& context, const Tensor& x, const HostSize
   saved.hidden = context.activation({n, width_}, "expert hidden");
   if (activation_ == "swiglu") {
     context.launch(grouped_gemm(x, w1_->value, bias, saved.pre, {}, {}, rows));
-    context.launch(swiglu(saved.pre, saved.hidden));
+    saved.kept = context.launch_keeping(swiglu(saved.pre, saved.hidden));
   } else {
     GroupedGemmAttr attr;
     attr.epilogue = activation_ == "gelu_tanh" ? Epilogue::gelu_tanh : Epilogue::gelu;

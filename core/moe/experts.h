@@ -15,6 +15,7 @@ namespace moetwin {
 struct ExpertsSaved {
   Tensor x, pre;
   Tensor hidden;  ///< made again by the backward where it was dropped (recompute)
+  Tensor kept;    ///< by other frameworks' kernels
 };
 
 class Experts {

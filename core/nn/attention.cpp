@@ -59,7 +59,7 @@ void Attention::core(Context& context, Saved& saved) const {
       context.activation({tokens, heads_.query_heads * heads_.head_dim}, "attention output");
   saved.lse = context.memory.allocate({tokens, heads_.query_heads}, context.real(),
                                       MemoryClass::activations, "attention log-sum-exp");
-  context.launch(attention(saved.qkv, saved.out, saved.lse, heads_));
+  saved.kept = context.launch_keeping(attention(saved.qkv, saved.out, saved.lse, heads_));
 }
 
 Tensor Attention::forward(Context& context, const Tensor& x, Saved& saved) const {

@@ -17,6 +17,7 @@ class Attention {
     Tensor norm_rstd;
     Tensor qkv;       ///< what attention reads
     Tensor out, lse;  ///< made again by the backward where they were dropped (recompute)
+    Tensor kept;      ///< by other frameworks' kernels: score matrices
   };
   Attention() = default;
   Attention(ParameterSet& parameters, const ModelConfig& model, const std::string& name,

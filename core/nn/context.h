@@ -37,6 +37,9 @@ struct Context {
 
   DType real() const { return real_dtype(dtype); }
   void launch(const OpCall& call) { device.launch(call, streams.compute); }
+  /// Launches, and returns the memory that the kernels it is priced as keep for the backward beside
+  /// the call's operands (Op::saved); undefined where they keep nothing.
+  Tensor launch_keeping(const OpCall& call);
   /// For what adds to gradients of parameters alone; its operands must not be changed afterwards.
   void launch_parameter_gradient(const OpCall& call) {
     if (later)

@@ -19,18 +19,19 @@ class Dropout {
   bool active(const MicroBatch& batch) const { return p_ > 0 && batch.training; }
   /// y = x with dropped elements zero and the others scaled; [N,H], tokens of the micro-batch from
   /// `first` on. The backward is the same on the gradient.
-  void apply_to(Context& context, const MicroBatch& batch, int64_t first, const Tensor& x,
-                const Tensor& y) const {
+  /// Returns what a framework keeps of it: the mask.
+  Tensor apply_to(Context& context, const MicroBatch& batch, int64_t first, const Tensor& x,
+                  const Tensor& y) const {
     DropoutAttr attr;
     attr.key =
         philox_key(context.seed, Purpose::dropout, stream_, static_cast<uint32_t>(batch.step));
     attr.p = p_;
     attr.element_offset = (batch.first_token() + first) * x.shape[1];
-    context.launch(dropout(x, y, attr));
+    return context.launch_keeping(dropout(x, y, attr));
   }
   /// In place; does nothing at p = 0 or outside training.
-  void apply(Context& context, const MicroBatch& batch, int64_t first, const Tensor& x) const {
-    if (active(batch)) apply_to(context, batch, first, x, x);
+  Tensor apply(Context& context, const MicroBatch& batch, int64_t first, const Tensor& x) const {
+    return active(batch) ? apply_to(context, batch, first, x, x) : Tensor{};
   }
 
  private:

@@ -98,7 +98,7 @@ void Head::loss(Context& context, const MicroBatch& batch, const Tensor& logits,
   if (tp_.size() == 1) {
     CrossEntropyAttr attr;
     attr.gradient_scale = gradient_scale;
-    context.launch(cross_entropy(logits, targets, sums, attr));
+    const Tensor kept = context.launch_keeping(cross_entropy(logits, targets, sums, attr));
     return;
   }
   const Tensor mine = context.memory.allocate({3, logits.shape[0]}, context.real(),
@@ -115,7 +115,8 @@ void Head::loss(Context& context, const MicroBatch& batch, const Tensor& logits,
     context.launch(fill(counted, {}));
   }
   const Tensor statistics = tp_.gather(context, mine, "vocabulary statistics");
-  context.launch(vocab_cross_entropy(logits, targets, statistics, counted, attr));
+  const Tensor kept =
+      context.launch_keeping(vocab_cross_entropy(logits, targets, statistics, counted, attr));
 }
 
 Tensor Head::backward(Context& context, Saved& saved) const {

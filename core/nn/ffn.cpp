@@ -24,7 +24,7 @@ Tensor Ffn::forward(Context& context, const Tensor& x, Saved& saved) const {
   if (config_.activation == "swiglu") {
     saved.pre = up_.forward(context, x);
     saved.hidden = context.activation({x.shape[0], width_}, "ffn hidden");
-    context.launch(swiglu(saved.pre, saved.hidden));
+    saved.kept = context.launch_keeping(swiglu(saved.pre, saved.hidden));
   } else {
     saved.pre = context.activation({x.shape[0], width_}, "ffn before activation");
     saved.hidden = up_.forward(

@@ -21,6 +21,7 @@ class Ffn {
  public:
   struct Saved {
     Tensor x, pre, hidden;
+    Tensor kept;  ///< by other frameworks' kernels
   };
   Ffn() = default;
   Ffn(ParameterSet& parameters, const FfnConfig& config, const TensorParallel& tp = {});

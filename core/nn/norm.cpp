@@ -32,7 +32,7 @@ Tensor Norm::forward(Context& context, const Tensor& x, Saved& saved) const {
   saved.x = x;
   saved.rstd = statistic("norm rstd");
   saved.mean = attr_.kind == NormKind::layer ? statistic("norm mean") : Tensor{};
-  context.launch(
+  saved.kept = context.launch_keeping(
       norm(x, gamma_->value, beta_ ? beta_->value : Tensor{}, y, saved.mean, saved.rstd, attr_));
   return y;
 }

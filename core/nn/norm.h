@@ -13,6 +13,7 @@ class Norm {
   /// What the backward needs.
   struct Saved {
     Tensor x, mean, rstd;
+    Tensor kept;  ///< by other frameworks' kernels
   };
   Norm() = default;
   /// `tensor`: what the ranks of a TP group see, all tokens or slices.

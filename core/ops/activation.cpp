@@ -41,25 +41,30 @@ void check_swiglu_backward(const OpCall& c) {
 }
 
 template <int flop>
-void kernels_gelu(const OpCall& c, KernelClass, KernelList& out) {
+void kernels_gelu(const OpCall& c, const KernelChoice&, KernelList& out) {
   const double share = used(c);
   out.push_back(simple_kernel(KernelKind::elementwise, c[0].dtype, share * flop * elements_of(c[0]),
                               share * traffic(c)));
 }
-void kernels_swiglu(const OpCall& c, KernelClass kernel_class, KernelList& out) {
+void kernels_swiglu(const OpCall& c, const KernelChoice& choice, KernelList& out) {
   const double share = used(c), n = share * elements_of(c[1]), y = share * bytes_of(c[1]);
   const DType d = c[0].dtype;
-  if (kernel_class == KernelClass::moetwin || kernel_class == KernelClass::megatron_core) {
+  if (choice == KernelClass::moetwin || choice == KernelClass::megatron_core) {
     out.push_back(simple_kernel(KernelKind::elementwise, d, kFlopSilu * n, 3 * y));
     return;
   }
   out.push_back(simple_kernel(KernelKind::elementwise, d, kFlopSilu * n, 2 * y));  // silu(gate)
   out.push_back(simple_kernel(KernelKind::elementwise, d, n, 3 * y));              // times up
 }
-void kernels_swiglu_backward(const OpCall& c, KernelClass kernel_class, KernelList& out) {
+/// silu(gate), which the product with up needs again.
+int64_t saved_swiglu(const OpCall& c, const KernelChoice& choice) {
+  const bool fused = choice == KernelClass::moetwin || choice == KernelClass::megatron_core;
+  return fused ? 0 : static_cast<int64_t>(used(c) * static_cast<double>(c[1].bytes()));
+}
+void kernels_swiglu_backward(const OpCall& c, const KernelChoice& choice, KernelList& out) {
   const double share = used(c), n = share * elements_of(c[1]), y = share * bytes_of(c[1]);
   const DType d = c[0].dtype;
-  if (kernel_class == KernelClass::moetwin || kernel_class == KernelClass::megatron_core) {
+  if (choice == KernelClass::moetwin || choice == KernelClass::megatron_core) {
     out.push_back(simple_kernel(KernelKind::elementwise, d, kFlopSiluBackward * n, 5 * y));
     return;
   }
@@ -76,7 +81,8 @@ constinit const Op op_gelu_backward = {
     "gelu_backward", index_of(OpIndex::gelu_backward), kBackward,
     check_gelu,      kernels_gelu<kFlopGeluBackward>,  no_workspace};
 constinit const Op op_swiglu = {
-    "swiglu", index_of(OpIndex::swiglu), kForward, check_swiglu, kernels_swiglu, no_workspace};
+    "swiglu",    index_of(OpIndex::swiglu), kForward, check_swiglu, kernels_swiglu, no_workspace,
+    saved_swiglu};
 constinit const Op op_swiglu_backward = {"swiglu_backward",
                                          index_of(OpIndex::swiglu_backward),
                                          kBackward,

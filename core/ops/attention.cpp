@@ -35,62 +35,28 @@ void check_backward(const OpCall& c) {
   check.dtype(4, c[0].dtype);
 }
 
-struct Work {
-  HeadSizes h;
-  int64_t batch = 0;       ///< sequences times query heads
-  double half = 0;         ///< FLOP of one product over the causal half
-  double scores = 0;       ///< elements of all score matrices, whole
-  double score_bytes = 0;  ///< at the activations' dtype
-};
-Work work_of(const OpCall& c) {
-  Work w;
-  w.h = sizes_of(c);
-  const double s = static_cast<double>(w.h.sequence);
-  w.batch = c[0].shape[0] / w.h.sequence * w.h.query;
-  w.half = static_cast<double>(w.batch) * s * (s + 1) * static_cast<double>(w.h.dim);
-  w.scores = static_cast<double>(w.batch) * s * s;
-  w.score_bytes = w.scores * static_cast<double>(dtype_size(c[0].dtype));
+AttentionWork work_of(const OpCall& c) {
+  const HeadSizes h = sizes_of(c);
+  AttentionWork w;
+  w.dtype = c[0].dtype;
+  w.sequence = h.sequence;
+  w.head_dim = h.dim;
+  w.heads = c[0].shape[0] / h.sequence * h.query;
+  w.operand_bytes = traffic(c);
   return w;
 }
-KernelWork flash(const OpCall& c, const Work& w, int products) {
-  KernelWork k = simple_kernel(KernelKind::attention, c[0].dtype, products * w.half, traffic(c));
-  k.m = k.n = w.h.sequence;
-  k.k = w.h.dim;
-  k.batch = w.batch;
-  return k;
+void kernels_forward(const OpCall& c, const KernelChoice& choice, KernelList& out) {
+  attention_kernels(work_of(c), false, choice, out);
 }
-/// Megatron 2021: whole score matrices in memory, masked after the fact, with dropout on them
-/// (its default, 0.1: the mask is a byte an element).
-void kernels_forward(const OpCall& c, KernelClass kernel_class, KernelList& out) {
-  const Work w = work_of(c);
-  if (kernel_class != KernelClass::megatron_2021) {
-    out.push_back(flash(c, w, 2));
-    return;
-  }
-  const DType d = c[0].dtype;
-  const int64_t s = w.h.sequence;
-  const double rows = bytes_of(c[1]);  // of queries, of keys once repeated, of values, of out
-  out.push_back(gemm_kernel(d, s, s, w.h.dim, w.batch, 2 * rows + w.score_bytes));
-  out.push_back(simple_kernel(KernelKind::reduction, d, 6 * w.scores, 2 * w.score_bytes));
-  out.push_back(
-      simple_kernel(KernelKind::elementwise, d, 25 * w.scores, 2 * w.score_bytes + w.scores));
-  out.push_back(gemm_kernel(d, s, w.h.dim, s, w.batch, 2 * rows + w.score_bytes));
+void kernels_backward(const OpCall& c, const KernelChoice& choice, KernelList& out) {
+  attention_kernels(work_of(c), true, choice, out);
 }
-void kernels_backward(const OpCall& c, KernelClass kernel_class, KernelList& out) {
-  const Work w = work_of(c);
-  if (kernel_class != KernelClass::megatron_2021) {
-    out.push_back(flash(c, w, 5));
-    return;
-  }
-  const DType d = c[0].dtype;
-  const int64_t s = w.h.sequence;
-  const double rows = bytes_of(c[1]), p = w.score_bytes;
-  out.push_back(gemm_kernel(d, s, s, w.h.dim, w.batch, 2 * rows + p));  // d_probabilities
-  out.push_back(gemm_kernel(d, s, w.h.dim, s, w.batch, 2 * rows + p));  // d_values
-  out.push_back(simple_kernel(KernelKind::elementwise, d, w.scores, 2 * p + w.scores));
-  out.push_back(simple_kernel(KernelKind::reduction, d, 4 * w.scores, 3 * p));
-  out.push_back(gemm_kernel(d, s, w.h.dim, s, w.batch, 2 * rows + p));  // d_queries
-  out.push_back(gemm_kernel(d, s, w.h.dim, s, w.batch, 2 * rows + p));  // d_keys
+/// The probabilities; with dropout on them also its mask, a byte an element, and what is left.
+int64_t saved_forward(const OpCall& c, const KernelChoice& choice) {
+  if (!keeps_scores(choice.attention)) return 0;
+  const int64_t scores = c[0].shape[0] * sizes_of(c).query * sizes_of(c).sequence;
+  const int64_t bytes = scores * dtype_size(c[0].dtype);
+  return choice.attention_dropout ? 2 * bytes + scores : bytes;
 }
 /// d_out . out for every row, and for 16-bit types the query gradient while it is summed up.
 int64_t workspace_backward(const OpCall& c) {
@@ -103,7 +69,8 @@ int64_t workspace_backward(const OpCall& c) {
 
 constinit const Op op_attention = {"attention",     index_of(OpIndex::attention),
                                    kForward,        check_forward,
-                                   kernels_forward, no_workspace};
+                                   kernels_forward, no_workspace,
+                                   saved_forward};
 constinit const Op op_attention_backward = {"attention_backward",
                                             index_of(OpIndex::attention_backward),
                                             kBackward,

@@ -14,6 +14,19 @@ OpCall attention(const Tensor& qkv, const Tensor& out, const Tensor& lse, HeadsA
 OpCall attention_backward(const Tensor& qkv, const Tensor& out, const Tensor& lse,
                           const Tensor& d_out, const Tensor& d_qkv, HeadsAttr attr);
 
+/// What attention's kernels are priced by. `heads`: of all sequences together.
+struct AttentionWork {
+  DType dtype = DType::bf16;
+  int64_t sequence = 0, head_dim = 0, heads = 0;
+  bool causal = true;
+  double operand_bytes = 0;  ///< of the op's operands, each read or written once
+};
+/// Appends the kernels of a forward or backward. Flash kernels: one, two products forward and five
+/// backward over the causal half (scores are made again). Others: every step goes over whole score
+/// matrices in memory.
+void attention_kernels(const AttentionWork& work, bool backward, const KernelChoice& choice,
+                       KernelList& out);
+
 struct RotaryAttr {
   int64_t query_heads = 0, kv_heads = 0, head_dim = 0, sequence_length = 0;
   double base = 10000, scaling_factor = 1;  ///< angle = (position / scaling_factor) * base^(-2i/D)

@@ -49,11 +49,11 @@ Sizes sizes_of(const OpCall& c, const Tensor& rows) {
           static_cast<double>(rows.shape[1] * dtype_size(rows.dtype)),
           static_cast<double>(a.count * a.top_k * rows.shape[1])};
 }
-void kernels_forward(const OpCall& c, KernelClass kernel_class, KernelList& out) {
+void kernels_forward(const OpCall& c, const KernelChoice& choice, KernelList& out) {
   const Sizes s = sizes_of(c, c[3]);
   const DType d = c[0].dtype;
   const double rows = s.tokens * s.k * s.row;
-  if (kernel_class == KernelClass::moetwin || kernel_class == KernelClass::megatron_core) {
+  if (choice == KernelClass::moetwin || choice == KernelClass::megatron_core) {
     out.push_back(
         simple_kernel(KernelKind::gather, d, 2 * s.elements, rows + s.tokens * (s.row + 8 * s.k)));
     return;
@@ -63,11 +63,11 @@ void kernels_forward(const OpCall& c, KernelClass kernel_class, KernelList& out)
   out.push_back(simple_kernel(KernelKind::elementwise, d, 0, s.tokens * s.row));
   out.push_back(simple_kernel(KernelKind::gather, d, s.elements, 3 * rows));
 }
-void kernels_backward(const OpCall& c, KernelClass kernel_class, KernelList& out) {
+void kernels_backward(const OpCall& c, const KernelChoice& choice, KernelList& out) {
   const Sizes s = sizes_of(c, c[0]);
   const DType d = c[0].dtype;
   const double rows = s.tokens * s.k * s.row;
-  if (kernel_class == KernelClass::moetwin || kernel_class == KernelClass::megatron_core) {
+  if (choice == KernelClass::moetwin || choice == KernelClass::megatron_core) {
     out.push_back(simple_kernel(KernelKind::gather, d, 3 * s.elements,
                                 2 * rows + s.tokens * (s.row + 12 * s.k)));
     return;

@@ -26,10 +26,10 @@ void check(const OpCall& c) {
   check.dtype(5, DType::i64);
   check.that(assignments < int64_t{1} << 31, "assignments are numbered in 32 bits");
 }
-void kernels(const OpCall& c, KernelClass kernel_class, KernelList& out) {
+void kernels(const OpCall& c, const KernelChoice& choice, KernelList& out) {
   const double ids = bytes_of(c[0]), n = elements_of(c[0]);
   const auto a = c.get<PlanAttr>();
-  if (kernel_class == KernelClass::moetwin) {
+  if (choice == KernelClass::moetwin) {
     out.push_back(simple_kernel(KernelKind::sort, DType::i32, 4 * n, traffic(c)));
     return;
   }

@@ -7,7 +7,7 @@ namespace {
 
 /// One pass over memory with `flop_per_element` for each element of the last operand.
 template <int flop_per_element, KernelKind kind>
-void one_pass(const OpCall& c, KernelClass, KernelList& out) {
+void one_pass(const OpCall& c, const KernelChoice&, KernelList& out) {
   const Tensor& y = c[c.count - 1];
   out.push_back(simple_kernel(kind, y.dtype, flop_per_element * elements_of(y), traffic(c)));
 }
@@ -43,7 +43,7 @@ void check_sum_parts(const OpCall& c) {
   check.that(attr.parts >= 1 && c[0].elements() == attr.parts * c[1].elements(),
              "x holds `parts` times the elements of y");
 }
-void kernels_sum_parts(const OpCall& c, KernelClass, KernelList& out) {
+void kernels_sum_parts(const OpCall& c, const KernelChoice&, KernelList& out) {
   out.push_back(simple_kernel(KernelKind::reduction, c[0].dtype, elements_of(c[0]), traffic(c)));
 }
 

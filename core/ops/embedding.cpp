@@ -33,11 +33,11 @@ void check_common(const OpCall& c, int table, int positions, int rows) {
 void check_forward(const OpCall& c) { check_common(c, 1, 2, 3); }
 void check_backward(const OpCall& c) { check_common(c, 2, 3, 1); }
 
-void kernels_forward(const OpCall& c, KernelClass kernel_class, KernelList& out) {
+void kernels_forward(const OpCall& c, const KernelChoice& choice, KernelList& out) {
   const double rows = bytes_of(c[3]), positions = bytes_of(c[2]), n = elements_of(c[3]);
   const DType d = c[3].dtype;
   // The table is read where tokens point, so as many bytes as rows are gathered.
-  if (kernel_class == KernelClass::moetwin || !c[2].defined()) {
+  if (choice == KernelClass::moetwin || !c[2].defined()) {
     out.push_back(simple_kernel(KernelKind::gather, d, c[2].defined() ? n : 0,
                                 bytes_of(c[0]) + 2 * rows + positions));
     return;
@@ -46,13 +46,13 @@ void kernels_forward(const OpCall& c, KernelClass kernel_class, KernelList& out)
   out.push_back(simple_kernel(KernelKind::gather, d, 0, positions + rows));
   out.push_back(simple_kernel(KernelKind::elementwise, d, n, 3 * rows));
 }
-void kernels_backward(const OpCall& c, KernelClass kernel_class, KernelList& out) {
+void kernels_backward(const OpCall& c, const KernelChoice& choice, KernelList& out) {
   const double rows = bytes_of(c[1]), n = elements_of(c[1]);
   const double wide = n * static_cast<double>(dtype_size(c[2].dtype));
   const DType d = c[1].dtype;
   const double table = bytes_of(c[0]) + rows + 2 * wide;
   const double positions = 2 * bytes_of(c[3]);
-  if (kernel_class == KernelClass::moetwin) {
+  if (choice == KernelClass::moetwin) {
     out.push_back(
         simple_kernel(KernelKind::gather, d, c[3].defined() ? 2 * n : n, table + positions));
     return;

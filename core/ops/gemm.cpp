@@ -37,28 +37,43 @@ void check_gemm(const OpCall& call) {
              "accumulate goes with neither an epilogue nor pre");
 }
 
-void kernels_gemm(const OpCall& call, KernelClass kernel_class, KernelList& out) {
+/// One kernel reads a 16-bit operand and writes it in FP8, once as it lies and once transposed for
+/// the weight gradient (Transformer Engine's cast_transpose).
+KernelWork cast_to_fp8(const Tensor& x) {
+  return simple_kernel(KernelKind::elementwise, x.dtype, 2 * elements_of(x),
+                       bytes_of(x) + 2 * elements_of(x));
+}
+
+void kernels_gemm(const OpCall& call, const KernelChoice& choice, KernelList& out) {
   const auto attr = call.get<GemmAttr>();
   const int64_t m = call[3].shape[0], n = call[3].shape[1];
   const int64_t k = call[0].shape[attr.transpose_a ? 0 : 1];
   const DType d = call[0].dtype;
   const double c = bytes_of(call[3]), bias = bytes_of(call[2]), n_out = elements_of(call[3]);
-  const double product = bytes_of(call[0]) + bytes_of(call[1]) + (attr.accumulate ? 2 : 1) * c;
+  const bool fp8 = choice.fp8_products && dtype_size(d) == 2;
+  const double operands = (fp8 ? 0.5 : 1) * (bytes_of(call[0]) + bytes_of(call[1]));
+  const double product = operands + (attr.accumulate ? 2 : 1) * c;
   const bool activation = attr.epilogue != Epilogue::none;
-  if (kernel_class == KernelClass::moetwin) {
-    out.push_back(gemm_kernel(d, m, n, k, 1, product + bias + bytes_of(call[4])));
+  const auto add_product = [&](double bytes) {
+    out.push_back(gemm_kernel(d, m, n, k, 1, bytes));
+    out.back().fp8 = fp8;
+  };
+  // A weight gradient finds both its operands cast already; weights are cast once a step.
+  if (fp8 && !attr.transpose_a) out.push_back(cast_to_fp8(call[0]));
+  if (choice == KernelClass::moetwin) {
+    add_product(product + bias + bytes_of(call[4]));
     return;
   }
   // Megatron fuses the bias with the activation that follows; PyTorch puts it into cuBLASLt's
   // epilogue (before 2022: copies it into c and accumulates). The activation is its own kernel.
   const bool bias_first = call[2].defined() && !activation;
-  if (bias_first && kernel_class == KernelClass::megatron_2021) {
+  if (bias_first && choice == KernelClass::megatron_2021) {
     out.push_back(simple_kernel(KernelKind::elementwise, d, 0, c + bias));
-    out.push_back(gemm_kernel(d, m, n, k, 1, product + c));
+    add_product(product + c);
     return;
   }
-  const bool in_epilogue = bias_first || kernel_class == KernelClass::torch_fsdp;
-  out.push_back(gemm_kernel(d, m, n, k, 1, product + (in_epilogue ? bias : 0)));
+  const bool in_epilogue = bias_first || choice == KernelClass::torch_fsdp;
+  add_product(product + (in_epilogue ? bias : 0));
   if (activation)
     out.push_back(simple_kernel(KernelKind::elementwise, d, kFlopGelu * n_out,
                                 2 * c + (in_epilogue ? 0 : bias)));
@@ -71,7 +86,7 @@ void check_bias_grad(const OpCall& call) {
   check.real(0);
   check.same_or_real(1, 0);
 }
-void kernels_bias_grad(const OpCall& call, KernelClass, KernelList& out) {
+void kernels_bias_grad(const OpCall& call, const KernelChoice&, KernelList& out) {
   out.push_back(
       simple_kernel(KernelKind::reduction, call[0].dtype, elements_of(call[0]), traffic(call)));
 }

@@ -72,7 +72,7 @@ KernelWork grouped(const OpCall& call, const Groups& g, int64_t n, int64_t k, do
   return w;
 }
 
-void kernels_forward(const OpCall& call, KernelClass kernel_class, KernelList& out) {
+void kernels_forward(const OpCall& call, const KernelChoice& choice, KernelList& out) {
   const Groups g = groups_of(call);
   const DType d = call[0].dtype;
   const int64_t k = call[0].shape[1], n = call[3].shape[1];
@@ -80,11 +80,11 @@ void kernels_forward(const OpCall& call, KernelClass kernel_class, KernelList& o
   const double rows = static_cast<double>(g.rows), full = static_cast<double>(g.non_empty);
   const double a = row_bytes(call[0]), c = row_bytes(call[3]);
   const double weights = full * group_bytes(call[1]), bias = full * group_bytes(call[2]);
-  if (kernel_class == KernelClass::moetwin) {
+  if (choice == KernelClass::moetwin) {
     out.push_back(grouped(call, g, n, k, rows * (a + c + row_bytes(call[4])) + weights + bias));
     return;
   }
-  if (kernel_class == KernelClass::megatron_2021) {  // one expert after the other
+  if (choice == KernelClass::megatron_2021) {  // one expert after the other
     for (int64_t r : *call.sizes)
       if (r > 0)
         out.push_back(
@@ -110,11 +110,11 @@ void check_weight_grad(const OpCall& call) {
   check.same_or_real(2, 0);
   check.host_rows(check.extent(2, 0), check.extent(0, 0));
 }
-void kernels_weight_grad(const OpCall& call, KernelClass kernel_class, KernelList& out) {
+void kernels_weight_grad(const OpCall& call, const KernelChoice& choice, KernelList& out) {
   const Groups g = groups_of(call);
   const int64_t k = call[0].shape[1], n = call[1].shape[1];
   const double a = row_bytes(call[0]), dc = row_bytes(call[1]), weight = group_bytes(call[2]);
-  if (kernel_class == KernelClass::megatron_2021) {
+  if (choice == KernelClass::megatron_2021) {
     for (int64_t r : *call.sizes)
       if (r > 0)
         out.push_back(
@@ -135,10 +135,10 @@ void check_bias_grad(const OpCall& call) {
   check.same_or_real(1, 0);
   check.host_rows(check.extent(1, 0), check.extent(0, 0));
 }
-void kernels_bias_grad(const OpCall& call, KernelClass kernel_class, KernelList& out) {
+void kernels_bias_grad(const OpCall& call, const KernelChoice& choice, KernelList& out) {
   const Groups g = groups_of(call);
   const double row = row_bytes(call[0]), n = static_cast<double>(call[0].shape[1]);
-  if (kernel_class == KernelClass::megatron_2021) {
+  if (choice == KernelClass::megatron_2021) {
     for (int64_t r : *call.sizes)
       if (r > 0)
         out.push_back(simple_kernel(KernelKind::reduction, call[0].dtype,

@@ -18,17 +18,17 @@ void check(const OpCall& c) {
   check.real_of(2, 0);
   check.that(check.extent(0, 1) >= 1, "at least one class");
 }
-void kernels(const OpCall& c, KernelClass kernel_class, KernelList& out) {
+void kernels(const OpCall& c, const KernelChoice& choice, KernelList& out) {
   const bool gradient = c.get<CrossEntropyAttr>().gradient_scale != 0;
   const double n = elements_of(c[0]), x = bytes_of(c[0]), wide = 4 * n;
   const double small = bytes_of(c[1]) + 2 * bytes_of(c[2]);
   const DType d = c[0].dtype;
-  if (kernel_class == KernelClass::moetwin) {
+  if (choice == KernelClass::moetwin) {
     out.push_back(simple_kernel(KernelKind::reduction, d, (gradient ? 8 : 6) * n,
                                 (gradient ? 2 : 1) * x + small));
     return;
   }
-  if (kernel_class == KernelClass::megatron_2021) {
+  if (choice == KernelClass::megatron_2021) {
     // Vocabulary-parallel cross-entropy on an f32 copy: max, subtract, exp, sum, divide.
     out.push_back(simple_kernel(KernelKind::elementwise, d, 0, x + wide));
     out.push_back(simple_kernel(KernelKind::reduction, DType::f32, n, wide));
@@ -48,10 +48,20 @@ void kernels(const OpCall& c, KernelClass kernel_class, KernelList& out) {
   }
 }
 
+/// While it runs: the logits in f32, and their softmax or its gradient.
+int64_t saved(const OpCall& c, const KernelChoice& choice) {
+  return choice == KernelClass::moetwin ? 0 : 8 * c[0].elements();
+}
+
 }  // namespace
 
-constinit const Op op_cross_entropy = {
-    "cross_entropy", index_of(OpIndex::cross_entropy), kOperands, check, kernels, no_workspace};
+constinit const Op op_cross_entropy = {"cross_entropy",
+                                       index_of(OpIndex::cross_entropy),
+                                       kOperands,
+                                       check,
+                                       kernels,
+                                       no_workspace,
+                                       saved};
 
 OpCall cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& sums,
                      CrossEntropyAttr attr) {

@@ -44,13 +44,13 @@ void check_backward(const OpCall& c) {
 
 /// Hugging Face's and torchtitan's older RMSNorm is written out: square-mean, scale, times gamma,
 /// on f32 copies.
-bool written_out(const OpCall& c, KernelClass kernel_class) {
-  return kernel_class == KernelClass::torch_fsdp && c.get<NormAttr>().kind == NormKind::rms;
+bool written_out(const OpCall& c, const KernelChoice& choice) {
+  return choice == KernelClass::torch_fsdp && c.get<NormAttr>().kind == NormKind::rms;
 }
-void kernels_forward(const OpCall& c, KernelClass kernel_class, KernelList& out) {
+void kernels_forward(const OpCall& c, const KernelChoice& choice, KernelList& out) {
   const double n = elements_of(c[0]), x = bytes_of(c[0]);
   const DType d = c[0].dtype;
-  if (!written_out(c, kernel_class)) {
+  if (!written_out(c, choice)) {
     out.push_back(simple_kernel(KernelKind::reduction, d, 8 * n, traffic(c)));
     return;
   }
@@ -58,19 +58,23 @@ void kernels_forward(const OpCall& c, KernelClass kernel_class, KernelList& out)
   out.push_back(simple_kernel(KernelKind::elementwise, DType::f32, n, 2 * x + bytes_of(c[5])));
   out.push_back(simple_kernel(KernelKind::elementwise, d, n, 2 * x + bytes_of(c[1])));
 }
-void kernels_backward(const OpCall& c, KernelClass kernel_class, KernelList& out) {
+/// The copy in f32, and the normalised rows before gamma.
+int64_t saved_forward(const OpCall& c, const KernelChoice& choice) {
+  return written_out(c, choice) ? 4 * c[0].elements() + c[0].bytes() : 0;
+}
+void kernels_backward(const OpCall& c, const KernelChoice& choice, KernelList& out) {
   const double n = elements_of(c[0]), x = bytes_of(c[0]),
                statistics = bytes_of(c[2]) + bytes_of(c[3]);
   const double weights = bytes_of(c[1]) + 2 * (bytes_of(c[6]) + bytes_of(c[7]));
   const DType d = c[0].dtype;
-  if (kernel_class == KernelClass::moetwin) {
+  if (choice == KernelClass::moetwin) {
     out.push_back(simple_kernel(KernelKind::reduction, d, 14 * n, traffic(c)));
     return;
   }
   // Two passes everywhere: the gradient of the rows, then that of the weights.
   out.push_back(simple_kernel(KernelKind::reduction, d, 9 * n, 3 * x + statistics));
   out.push_back(simple_kernel(KernelKind::reduction, d, 5 * n, 2 * x + statistics + weights));
-  if (written_out(c, kernel_class)) {
+  if (written_out(c, choice)) {
     out.push_back(simple_kernel(KernelKind::elementwise, DType::f32, 2 * n, 3 * x));
     out.push_back(simple_kernel(KernelKind::elementwise, DType::f32, 2 * n, 3 * x));
   }
@@ -79,7 +83,8 @@ void kernels_backward(const OpCall& c, KernelClass kernel_class, KernelList& out
 }  // namespace
 
 constinit const Op op_norm = {"norm",        index_of(OpIndex::norm), kForward,
-                              check_forward, kernels_forward,         no_workspace};
+                              check_forward, kernels_forward,         no_workspace,
+                              saved_forward};
 constinit const Op op_norm_backward = {"norm_backward",  index_of(OpIndex::norm_backward),
                                        kBackward,        check_backward,
                                        kernels_backward, no_workspace};

@@ -25,12 +25,19 @@ void check_flat(const OpCall& c) {
   check.shape(c.count - 1, {1});
   check.real_of(c.count - 1, 0);
 }
-void kernels_adamw(const OpCall& c, KernelClass kernel_class, KernelList& out) {
+void kernels_adamw(const OpCall& c, const KernelChoice& choice, KernelList& out) {
   const double n = elements_of(c[0]), p = bytes_of(c[0]), g = bytes_of(c[1]), s = bytes_of(c[2]);
   const auto pass = [&](double flop, double bytes) {
     out.push_back(simple_kernel(KernelKind::optimizer, c[0].dtype, flop * n, bytes));
   };
-  if (kernel_class != KernelClass::torch_fsdp) {
+  if (choice == KernelClass::moetwin) {
+    pass(16, traffic(c));
+    return;
+  }
+  // Unscaling with the look for infinities, and clipping, each go over the gradients.
+  if (choice == KernelClass::megatron_2021) pass(1, 2 * g);
+  pass(1, 2 * g);
+  if (choice != KernelClass::torch_fsdp) {
     pass(16, traffic(c));
     return;
   }
@@ -43,7 +50,7 @@ void kernels_adamw(const OpCall& c, KernelClass kernel_class, KernelList& out) {
   pass(2, 4 * s);          // divide by the bias correction, add epsilon
   pass(2, 2 * p + 2 * s);  // update
 }
-void kernels_sgd(const OpCall& c, KernelClass, KernelList& out) {
+void kernels_sgd(const OpCall& c, const KernelChoice&, KernelList& out) {
   out.push_back(
       simple_kernel(KernelKind::optimizer, c[0].dtype, 4 * elements_of(c[0]), traffic(c)));
 }
@@ -53,7 +60,7 @@ void check_squares(const OpCall& c) {
   check.shape(1, {1});
   check.real_of(1, 0);
 }
-void kernels_squares(const OpCall& c, KernelClass, KernelList& out) {
+void kernels_squares(const OpCall& c, const KernelChoice&, KernelList& out) {
   out.push_back(
       simple_kernel(KernelKind::reduction, c[0].dtype, 2 * elements_of(c[0]), traffic(c)));
 }
@@ -62,7 +69,7 @@ void check_clip(const OpCall& c) {
   check.real(0);
   for (int i : {0, 1}) check.shape(i, {2}), check.dtype(i, c[0].dtype);
 }
-void kernels_clip(const OpCall& c, KernelClass, KernelList& out) {
+void kernels_clip(const OpCall& c, const KernelChoice&, KernelList& out) {
   out.push_back(simple_kernel(KernelKind::elementwise, c[0].dtype, 6, traffic(c)));
 }
 

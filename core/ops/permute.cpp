@@ -42,15 +42,15 @@ void check_backward(const OpCall& c) {
 double row_bytes(const Tensor& t) {
   return static_cast<double>(t.shape[1]) * static_cast<double>(dtype_size(t.dtype));
 }
-void kernels_permute(const OpCall& c, KernelClass, KernelList& out) {
+void kernels_permute(const OpCall& c, const KernelChoice&, KernelList& out) {
   const double rows = static_cast<double>(c.get<RangeAttr>().count);
   out.push_back(simple_kernel(KernelKind::gather, c[0].dtype, 0, rows * (2 * row_bytes(c[0]) + 4)));
 }
-void kernels_backward(const OpCall& c, KernelClass kernel_class, KernelList& out) {
+void kernels_backward(const OpCall& c, const KernelChoice& choice, KernelList& out) {
   const auto a = c.get<RangeAttr>();
   const double tokens = static_cast<double>(a.count), k = static_cast<double>(a.top_k);
   const double row = row_bytes(c[2]), flop = tokens * k * static_cast<double>(c[2].shape[1]);
-  const bool scatter = kernel_class != KernelClass::moetwin;
+  const bool scatter = choice != KernelClass::moetwin;
   // Frameworks zero the result and add rows into it with atomics.
   if (scatter) out.push_back(simple_kernel(KernelKind::elementwise, c[0].dtype, 0, tokens * row));
   out.push_back(simple_kernel(KernelKind::gather, c[0].dtype, flop,
@@ -70,7 +70,7 @@ void check_regroup(const OpCall& c) {
                    s[i + 1] + s[i + 2] <= c[1].shape[0],
                "every segment lies in x and in y");
 }
-void kernels_regroup(const OpCall& c, KernelClass, KernelList& out) {
+void kernels_regroup(const OpCall& c, const KernelChoice&, KernelList& out) {
   int64_t rows = 0;
   for (size_t i = 2; i < c.sizes->size(); i += 3) rows += (*c.sizes)[i];
   out.push_back(simple_kernel(KernelKind::gather, c[0].dtype, 0,

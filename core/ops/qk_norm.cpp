@@ -43,11 +43,11 @@ void check_backward(const OpCall& c) {
 }
 /// moetwin: one pass; elsewhere a norm of the queries and one of the keys, values untouched.
 template <int flop, int operands>
-void kernels(const OpCall& c, KernelClass kernel_class, KernelList& out) {
+void kernels(const OpCall& c, const KernelChoice& choice, KernelList& out) {
   const HeadSizes h = sizes_of(c);
   const DType d = c[0].dtype;
   const double n = elements_of(c[0]);
-  if (kernel_class == KernelClass::moetwin) {
+  if (choice == KernelClass::moetwin) {
     out.push_back(simple_kernel(KernelKind::reduction, d, flop * n, traffic(c)));
     return;
   }

@@ -1,5 +1,7 @@
 // Initialisation and dropout: draws by global element index.
 
+#include "core/ops/random.h"
+
 #include "core/ops/elementwise.h"
 #include "core/ops/row.h"
 
@@ -8,8 +10,6 @@ namespace {
 
 constexpr Operand kInit[] = {{"y", Access::write}};
 constexpr Operand kDropout[] = {{"x", Access::read}, {"y", Access::write}};
-/// Ten Philox rounds of some ten integer operations give four draws.
-constexpr double kFlopPerDraw = 25;
 
 void check_init(const OpCall& c) {
   const Check check(c);
@@ -23,7 +23,7 @@ void check_init(const OpCall& c) {
     check.that(a.offset[i] >= 0 && a.offset[i] + a.local[i] <= a.global[i],
                "the slice lies inside the global extents");
 }
-void kernels_init(const OpCall& c, KernelClass, KernelList& out) {
+void kernels_init(const OpCall& c, const KernelChoice&, KernelList& out) {
   const auto a = c.get<InitAttr>();
   const double n = static_cast<double>(a.local[0] * a.local[1] * a.local[2]);
   out.push_back(simple_kernel(KernelKind::elementwise, c[0].dtype, 2 * kFlopPerDraw * n,
@@ -37,19 +37,36 @@ void check_dropout(const OpCall& c) {
   check.dtype(1, c[0].dtype);
   check.that(a.p >= 0 && a.p < 1, "0 <= p < 1");
 }
-void kernels_dropout(const OpCall& c, KernelClass kernel_class, KernelList& out) {
-  // Frameworks keep the mask, one byte an element; moetwin draws it again in the backward.
-  const double mask = kernel_class == KernelClass::moetwin ? 0 : elements_of(c[0]);
-  out.push_back(simple_kernel(KernelKind::elementwise, c[0].dtype, kFlopPerDraw * elements_of(c[0]),
-                              traffic(c) + mask));
+void kernels_dropout(const OpCall& c, const KernelChoice& choice, KernelList& out) {
+  const double n = elements_of(c[0]);
+  const auto add = [&](double flop, double bytes) {
+    out.push_back(simple_kernel(KernelKind::elementwise, c[0].dtype, flop * n, bytes));
+  };
+  if (choice == KernelClass::moetwin) {  // draws again in the backward
+    add(kFlopPerDraw, traffic(c));
+    return;
+  }
+  // Frameworks keep the mask, a byte an element. The forward is in place here, the backward is not.
+  const bool backward = c[0].buffer != c[1].buffer;
+  if (backward)
+    add(1, traffic(c) + n);
+  else if (choice == KernelClass::torch_fsdp)
+    add(kFlopPerTorchDraw, traffic(c) + n);
+  else  // one kernel with the bias and the addition after it, whose bytes hide a half
+    add(kFlopPerTorchDraw / 2, n);
+}
+int64_t saved_dropout(const OpCall& c, const KernelChoice& choice) {
+  return choice == KernelClass::moetwin ? 0 : c[0].elements();
 }
 
 }  // namespace
 
 constinit const Op op_init_normal = {
     "init_normal", index_of(OpIndex::init_normal), kInit, check_init, kernels_init, no_workspace};
-constinit const Op op_dropout = {
-    "dropout", index_of(OpIndex::dropout), kDropout, check_dropout, kernels_dropout, no_workspace};
+constinit const Op op_dropout = {"dropout",       index_of(OpIndex::dropout),
+                                 kDropout,        check_dropout,
+                                 kernels_dropout, no_workspace,
+                                 saved_dropout};
 
 OpCall init_normal(const Tensor& y, InitAttr attr) { return make_call(op_init_normal, {y}, attr); }
 OpCall dropout(const Tensor& x, const Tensor& y, DropoutAttr attr) {

@@ -13,12 +13,12 @@ void check(const OpCall& c) {
   check.that(a.head_dim % 2 == 0, "rotary needs an even head size");
   check.that(a.base > 0 && a.scaling_factor > 0, "base and scaling factor are positive");
 }
-void kernels(const OpCall& c, KernelClass kernel_class, KernelList& out) {
+void kernels(const OpCall& c, const KernelChoice& choice, KernelList& out) {
   const auto a = c.get<RotaryAttr>();
   const double share = static_cast<double>(a.query_heads + a.kv_heads) /
                        static_cast<double>(a.query_heads + 2 * a.kv_heads);
   const double n = share * elements_of(c[0]), x = share * bytes_of(c[0]);
-  if (kernel_class == KernelClass::moetwin || kernel_class == KernelClass::megatron_core) {
+  if (choice == KernelClass::moetwin || choice == KernelClass::megatron_core) {
     out.push_back(simple_kernel(KernelKind::elementwise, c[0].dtype, 3 * n, 2 * x));
     return;
   }

@@ -31,7 +31,7 @@ void check_scripted(const OpCall& c) {
   check.dtype(4, DType::i64);
 }
 /// Priced as the learned router's selection whose place it takes.
-void kernels_scripted(const OpCall& c, KernelClass, KernelList& out) {
+void kernels_scripted(const OpCall& c, const KernelChoice&, KernelList& out) {
   out.push_back(simple_kernel(KernelKind::reduction, c[1].dtype, 8 * elements_of(c[1]),
                               traffic(c) + bytes_of(c[1])));
 }
@@ -50,7 +50,7 @@ void check_bias(const OpCall& c) {
   check.same_shape(2, 0);
 }
 template <int flop>
-void kernels_small(const OpCall& c, KernelClass, KernelList& out) {
+void kernels_small(const OpCall& c, const KernelChoice&, KernelList& out) {
   out.push_back(
       simple_kernel(KernelKind::elementwise, c[1].dtype, flop * elements_of(c[1]), traffic(c)));
 }

@@ -19,13 +19,13 @@ void check_pair(const OpCall& c, int outer, int inner) {
 void check_forward(const OpCall& c) { check_pair(c, 0, 1); }
 void check_backward(const OpCall& c) { check_pair(c, 1, 0); }
 
-void kernels(const OpCall& c, KernelClass kernel_class, KernelList& out) {
+void kernels(const OpCall& c, const KernelChoice& choice, KernelList& out) {
   const bool jitter = c.get<RouterInputAttr>().jitter > 0;
   const double n = elements_of(c[0]), wide = bytes_of(c[1]);
-  if (jitter && kernel_class != KernelClass::moetwin)  // draw a tensor of factors first
+  if (jitter && choice != KernelClass::moetwin)  // draw a tensor of factors first
     out.push_back(simple_kernel(KernelKind::elementwise, c[1].dtype, 25 * n, wide));
-  const bool read = jitter && kernel_class != KernelClass::moetwin;
-  const double draw = jitter && kernel_class == KernelClass::moetwin ? 25 : 0;
+  const bool read = jitter && choice != KernelClass::moetwin;
+  const double draw = jitter && choice == KernelClass::moetwin ? 25 : 0;
   out.push_back(simple_kernel(KernelKind::elementwise, c[1].dtype, (1 + draw) * n,
                               traffic(c) + (read ? wide : 0)));
 }

@@ -44,10 +44,10 @@ void check_backward(const OpCall& c) {
   check.dtype(6, c[0].dtype);
 }
 
-void kernels_losses(const OpCall& c, KernelClass kernel_class, KernelList& out) {
+void kernels_losses(const OpCall& c, const KernelChoice& choice, KernelList& out) {
   const double n = elements_of(c[0]), scores = bytes_of(c[0]), ids = bytes_of(c[2]);
   const DType d = c[0].dtype;
-  if (kernel_class == KernelClass::moetwin) {
+  if (choice == KernelClass::moetwin) {
     out.push_back(simple_kernel(KernelKind::reduction, d, 10 * n, traffic(c)));
     return;
   }
@@ -57,10 +57,10 @@ void kernels_losses(const OpCall& c, KernelClass kernel_class, KernelList& out) 
   for (int i = 0; i < 3; ++i)  // products and sums over experts, square and mean over tokens
     out.push_back(simple_kernel(KernelKind::reduction, d, 0, bytes_of(c[4])));
 }
-void kernels_backward(const OpCall& c, KernelClass kernel_class, KernelList& out) {
+void kernels_backward(const OpCall& c, const KernelChoice& choice, KernelList& out) {
   const double n = elements_of(c[0]), scores = bytes_of(c[0]), chosen = bytes_of(c[3]);
   const DType d = c[0].dtype;
-  if (kernel_class == KernelClass::moetwin) {
+  if (choice == KernelClass::moetwin) {
     out.push_back(simple_kernel(KernelKind::reduction, d, 16 * n, traffic(c)));
     return;
   }

@@ -29,12 +29,12 @@ void check(const OpCall& c) {
   check.that(a.top_k <= a.kept_groups * (experts / a.groups),
              "the kept groups hold at least top_k experts");
 }
-void kernels(const OpCall& c, KernelClass kernel_class, KernelList& out) {
+void kernels(const OpCall& c, const KernelChoice& choice, KernelList& out) {
   const auto a = c.get<SelectAttr>();
   const double n = elements_of(c[0]), scores = bytes_of(c[0]), chosen = bytes_of(c[3]);
   const double ids = bytes_of(c[4]), draws = a.noise == Noise::none ? 0 : 50;
   const DType d = c[0].dtype;
-  if (kernel_class == KernelClass::moetwin) {
+  if (choice == KernelClass::moetwin) {
     out.push_back(simple_kernel(KernelKind::reduction, d,
                                 (6 + draws + 2 * static_cast<double>(a.top_k)) * n, traffic(c)));
     return;

@@ -38,11 +38,11 @@ void check_loss(const OpCall& c) {
   check.that(a.parts >= 1, "at least one part");
 }
 
-void kernels_statistics(const OpCall& c, KernelClass kernel_class, KernelList& out) {
+void kernels_statistics(const OpCall& c, const KernelChoice& choice, KernelList& out) {
   const double n = elements_of(c[0]), x = bytes_of(c[0]), wide = 4 * n;
   const double small = bytes_of(c[1]) + bytes_of(c[2]);
   const DType d = c[0].dtype;
-  if (kernel_class == KernelClass::moetwin) {
+  if (choice == KernelClass::moetwin) {
     out.push_back(simple_kernel(KernelKind::reduction, d, 4 * n, x + small));
     return;
   }
@@ -53,13 +53,13 @@ void kernels_statistics(const OpCall& c, KernelClass kernel_class, KernelList& o
   out.push_back(simple_kernel(KernelKind::elementwise, DType::f32, 4 * n, 2 * wide));
   out.push_back(simple_kernel(KernelKind::reduction, DType::f32, n, wide + small));
 }
-void kernels_loss(const OpCall& c, KernelClass kernel_class, KernelList& out) {
+void kernels_loss(const OpCall& c, const KernelChoice& choice, KernelList& out) {
   const bool gradient = c.get<VocabCrossEntropyAttr>().gradient_scale != 0;
   const double n = elements_of(c[0]), x = bytes_of(c[0]), wide = 4 * n;
   const double small = bytes_of(c[1]) + bytes_of(c[2]) + 2 * bytes_of(c[3]);
   const DType d = c[0].dtype;
   const double tokens = 8 * elements_of(c[1]);
-  if (kernel_class == KernelClass::moetwin) {
+  if (choice == KernelClass::moetwin) {
     out.push_back(simple_kernel(KernelKind::reduction, d, tokens + (gradient ? 4 * n : 0),
                                 small + (gradient ? 2 * x : 0)));
     return;
@@ -72,14 +72,23 @@ void kernels_loss(const OpCall& c, KernelClass kernel_class, KernelList& out) {
   out.push_back(simple_kernel(KernelKind::elementwise, d, 0, wide + x));
 }
 
+/// While it runs: the logits in f32, and their softmax.
+int64_t saved_loss(const OpCall& c, const KernelChoice& choice) {
+  return choice == KernelClass::moetwin ? 0 : 8 * c[0].elements();
+}
+
 }  // namespace
 
 constinit const Op op_vocab_statistics = {"vocab_statistics", index_of(OpIndex::vocab_statistics),
                                           kStatistics,        check_statistics,
                                           kernels_statistics, no_workspace};
-constinit const Op op_vocab_cross_entropy = {
-    "vocab_cross_entropy", index_of(OpIndex::vocab_cross_entropy), kLoss, check_loss, kernels_loss,
-    no_workspace};
+constinit const Op op_vocab_cross_entropy = {"vocab_cross_entropy",
+                                             index_of(OpIndex::vocab_cross_entropy),
+                                             kLoss,
+                                             check_loss,
+                                             kernels_loss,
+                                             no_workspace,
+                                             saved_loss};
 
 OpCall vocab_statistics(const Tensor& logits, const Tensor& targets, const Tensor& statistics,
                         VocabPartAttr attr) {

@@ -116,6 +116,10 @@ void add_memory_and_traffic(const Report& r, Json::Value& json) {
   memory["capacity_bytes"] = r.memory_capacity_bytes > 0
                                  ? Json::Value(Json::Int64(r.memory_capacity_bytes))
                                  : Json::Value();
+  memory["device_bytes_per_rank"] = array(r.device_bytes_per_rank);
+  memory["reserved_bytes"] = Json::Int64(r.reserved_bytes);
+  memory["context_bytes"] = Json::Int64(r.context_bytes);
+  memory["communicator_bytes"] = Json::Int64(r.communicator_bytes);
   if (r.host_bytes > 0) memory["host_bytes"] = Json::Int64(r.host_bytes);
   memory["fullest_rank"] = Json::Int64(r.fullest_rank);
   for (int c = 0; c < kMemoryClasses; ++c)

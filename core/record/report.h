@@ -69,6 +69,8 @@ struct Report {
   StepParts parts;                        ///< of that step, mean over ranks
   std::vector<StepParts> parts_per_rank;  ///< of that step
   std::vector<int64_t> peak_bytes_per_rank;
+  std::vector<int64_t> device_bytes_per_rank;  ///< blocks, context and communicators, at the most
+  int64_t reserved_bytes = 0, context_bytes = 0, communicator_bytes = 0;  ///< of the fullest rank
   int64_t host_bytes = 0;             ///< largest of a rank: state offloaded to host memory
   int64_t memory_capacity_bytes = 0;  ///< of a rank; 0: unknown
   int64_t fullest_rank = 0;

@@ -20,7 +20,9 @@ constexpr int64_t kKeptParts = 500000;
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
 /// What must fit: pieces live in blocks, so the blocks count where they are known.
-int64_t needed(const MemoryUse& use) { return std::max(use.peak, use.peak_reserved); }
+int64_t needed(const MemoryUse& use) {
+  return std::max(use.peak, use.peak_reserved) + use.communicators;
+}
 
 std::map<std::string, Report::Sent> per_step(const std::map<std::string, SentBytes>& sums,
                                              int64_t steps) {
@@ -143,12 +145,16 @@ void ReportBuilder::build_memory(Report& report) const {
   report.memory_capacity_bytes = capacity_;
   for (size_t r = 0; r < peaks_.size(); ++r) {
     report.peak_bytes_per_rank.push_back(peaks_[r].peak);
+    report.device_bytes_per_rank.push_back(needed(peaks_[r]) + peaks_[r].context);
     report.host_bytes = std::max(report.host_bytes, peaks_[r].host);
     if (peaks_[r].peak > peaks_[static_cast<size_t>(report.fullest_rank)].peak)
       report.fullest_rank = static_cast<int64_t>(r);
   }
   const auto fullest = static_cast<size_t>(report.fullest_rank);
   report.classes_of_fullest = peaks_[fullest].bytes_at_peak;
+  report.reserved_bytes = peaks_[fullest].peak_reserved;
+  report.context_bytes = peaks_[fullest].context;
+  report.communicator_bytes = peaks_[fullest].communicators;
   for (const Group& group : grid_.groups(GroupKind::ep)) {
     EpGroupMemory memory{group, peaks_[static_cast<size_t>(group.member(0))].peak, 0};
     for (int64_t i = 0; i < group.size(); ++i) {

@@ -27,6 +27,12 @@ void add_run_keys(KeyList& list) {
       .one_of({"representative", "fluid", "flow"});
   list.key(MOETWIN_KEY(cluster.kernels), "Which framework's kernels an op is priced as.")
       .one_of({"moetwin", "megatron-2021", "megatron-core", "torch-fsdp"});
+  list.key(MOETWIN_KEY(cluster.attention),
+           "Which attention is priced and kept in memory; auto: the kernel class's own.")
+      .one_of({"auto", "unfused", "fused-softmax", "flash", "flash2", "flash-triton",
+               "memory-efficient"});
+  list.key(MOETWIN_KEY(cluster.fp8_products),
+           "Price products of linear layers in FP8, with the casts before them (numerics none).");
   list.key(MOETWIN_KEY(cluster.collective_algorithm),
            "Algorithm of all-reduce and its parts (ring, tree, nvls), or way of an all-to-all "
            "(pxn: by "

@@ -257,6 +257,9 @@ struct ClusterConfig {
   std::string fidelity = "fluid";        ///< representative | fluid | flow
   std::string kernels =
       "moetwin";  ///< kernel class: moetwin | megatron-2021 | megatron-core | torch-fsdp
+  std::string attention =
+      "auto";  ///< auto (the class's own) | unfused | fused-softmax | flash | flash2 | ...
+  bool fp8_products = false;                  ///< products of linear layers in FP8 (numerics none)
   std::string collective_algorithm = "auto";  ///< auto | ring | tree
   double price_per_gpu_hour = 0;
   std::string currency = "USD";

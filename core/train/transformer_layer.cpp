@@ -112,9 +112,11 @@ void TransformerLayer::forget(const Tensor& x, Saved& saved) const {
     saved.x = x;
     saved.moe = std::move(moe);
   }
-  if (recompute_.attention_core) saved.attention.out = saved.attention.lse = {};
+  if (recompute_.attention_core)
+    saved.attention.out = saved.attention.lse = saved.attention.kept = {};
   if (recompute_.expert_activation)
-    for (DispatchChunk& chunk : saved.moe.dispatch.chunks) chunk.saved.hidden = {};
+    for (DispatchChunk& chunk : saved.moe.dispatch.chunks)
+      chunk.saved.hidden = chunk.saved.kept = {};
 }
 
 Tensor TransformerLayer::run(Context& context, const MicroBatch& batch, const Tensor& x,
@@ -124,7 +126,7 @@ Tensor TransformerLayer::run(Context& context, const MicroBatch& batch, const Te
   const Tensor attended =
       tp_.leave(context, attention_.forward(context, tp_.enter(context, normed), saved.attention));
   saved.attention.x = normed;  // of a slice: the backward gathers it again
-  attention_dropout_.apply(context, batch, first, attended);
+  saved.attention_mask = attention_dropout_.apply(context, batch, first, attended);
   const Tensor middle = context.activation(x.shape, "residual after attention");
   context.launch(add(x, attended, middle));
   const Tensor normed2 = ffn_norm_.forward(context, middle, saved.ffn_norm);
@@ -138,7 +140,7 @@ Tensor TransformerLayer::run(Context& context, const MicroBatch& batch, const Te
   if (moe_ && batch.watch && !batch.backward)
     batch.watch->routed.push_back(
         {layer_, saved.moe.routing.ids, saved.moe.routing.probs, saved.moe.routing.logits});
-  ffn_dropout_.apply(context, batch, first, out);
+  saved.ffn_mask = ffn_dropout_.apply(context, batch, first, out);
   context.launch(add(middle, out, out));
   return out;
 }

@@ -39,7 +39,8 @@ Recompute recompute_of(const TrainingConfig& config);
 class TransformerLayer {
  public:
   struct Saved {
-    Tensor x;  ///< input of the layer, where all else is recomputed
+    Tensor x;                         ///< input of the layer, where all else is recomputed
+    Tensor attention_mask, ffn_mask;  ///< of dropout, where a framework keeps them
     Norm::Saved attention_norm, ffn_norm;
     Attention::Saved attention;
     Ffn::Saved ffn;

@@ -14,7 +14,7 @@ using namespace moetwin;
 constexpr int64_t kLayers = 32, kLaunches = 80, kCollectives = 4, kGroup = 8;
 
 void check(const OpCall&) {}
-void kernels(const OpCall&, KernelClass, KernelList& out) {
+void kernels(const OpCall&, const KernelChoice&, KernelList& out) {
   KernelWork work;
   work.bytes = 20e6;
   out.push_back(work);

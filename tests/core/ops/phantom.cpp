@@ -26,9 +26,9 @@ HostSizes sizes(std::vector<int64_t> values) {
   return std::make_shared<const std::vector<int64_t>>(std::move(values));
 }
 
-KernelList kernels_of(const OpCall& call, KernelClass kernel_class) {
+KernelList kernels_of(const OpCall& call, const KernelChoice& choice) {
   KernelList list;
-  call.op->kernels(call, kernel_class, list);
+  call.op->kernels(call, choice, list);
   return list;
 }
 

@@ -13,6 +13,6 @@ HostSizes sizes(std::vector<int64_t> values);
 /// One legal call of every op, activations in `dtype`.
 std::vector<OpCall> sample_calls(DType dtype);
 
-KernelList kernels_of(const OpCall& call, KernelClass kernel_class = KernelClass::moetwin);
+KernelList kernels_of(const OpCall& call, const KernelChoice& choice = {});
 
 }  // namespace moetwin::test

@@ -84,6 +84,25 @@ TEST_CASE("gemm: 2 m n k, and each operand once") {
   CHECK(grad.bytes == 2.0 * (128 * 64 + 128 * 512) + 2 * 4.0 * 64 * 512);
 }
 
+TEST_CASE("FP8 products: halves of the operands' bytes, a cast before all but weight gradients") {
+  const int64_t m = 128, n = 512, k = 64;
+  const auto x = [](int64_t a, int64_t b) { return phantom({a, b}, DType::bf16); };
+  KernelChoice fp8 = KernelClass::megatron_core;
+  fp8.fp8_products = true;
+  const KernelList forward = kernels_of(gemm(x(m, k), x(k, n), {}, x(m, n), {}, {}), fp8);
+  REQUIRE(forward.size() == 2);
+  // Two bytes read, one written as it lies and one transposed.
+  CHECK((forward[0].kind == KernelKind::elementwise && forward[0].bytes == 4.0 * m * k));
+  CHECK((forward[1].fp8 && forward[1].bytes == 1.0 * (m * k + k * n) + 2.0 * m * n));
+  GemmAttr gradient;
+  gradient.transpose_a = gradient.accumulate = true;
+  const KernelList weight =
+      kernels_of(gemm(x(m, k), x(m, n), {}, phantom({k, n}, DType::f32), {}, gradient), fp8);
+  REQUIRE(weight.size() == 1);
+  CHECK(weight[0].fp8);
+  CHECK_FALSE(kernels_of(gemm(x(m, k), x(k, n), {}, x(m, n), {}, {}))[0].fp8);
+}
+
 TEST_CASE("grouped gemm: rows in use, weights of groups that have any", "[P024]") {
   const HostSizes rows = sizes({0, 5, 0, 3});
   const OpCall call = grouped_gemm(phantom({10, 16}, DType::f32), phantom({4, 16, 32}, DType::f32),
@@ -115,12 +134,31 @@ TEST_CASE("attention: causal half in one kernel, or whole score matrices in memo
   // Pairs (query, key) seen: S (S + 1) / 2 a head; two products of 2 D FLOP each.
   CHECK(w.flop == 16 * (1024.0 * 1025 / 2) * 4 * 64);
   CHECK(w.bytes == 2.0 * (2048 * 768 + 2048 * 512) + 4.0 * 2048 * 8);
-  const KernelList unfused = kernels_of(call, KernelClass::megatron_2021);
-  REQUIRE(unfused.size() == 4);
-  CHECK(unfused[0].flop == 16 * 2.0 * 1024 * 1024 * 64);
-  const double scores = 16 * 1024.0 * 1024 * 2;  // bytes of all score matrices
-  CHECK(unfused[1].bytes == 2 * scores);
-  CHECK(total_bytes(unfused) > 6 * scores);
+  // Megatron's: product, softmax with scale and mask, product, heads side by side again.
+  const KernelList fused = kernels_of(call, KernelClass::megatron_2021);
+  REQUIRE(fused.size() == 4);
+  CHECK(fused[0].flop == 16 * 2.0 * 1024 * 1024 * 64);
+  const double scores = 16 * 1024.0 * 1024;
+  CHECK(fused[1].bytes == 2 * 2 * scores);
+  CHECK(total_bytes(fused) > 4 * 2 * scores);  // written, read, written, read
+  CHECK(call.op->saved(call, KernelClass::megatron_2021) == 2 * 16 * 1024 * 1024);
+  // Dropout on the probabilities: a mask of a byte an element, and what it leaves.
+  KernelChoice dropout = KernelClass::megatron_2021;
+  dropout.attention_dropout = true;
+  REQUIRE(kernels_of(call, dropout).size() == 5);
+  CHECK(kernels_of(call, dropout)[2].bytes == (2 * 2 + 1) * scores);
+  CHECK(call.op->saved(call, dropout) == (2 + 1 + 2) * 16 * 1024 * 1024);
+  // PyTorch's own: operands packed out, the mask added by a kernel of its own.
+  KernelChoice eager = KernelClass::torch_fsdp;
+  eager.attention = AttentionKernel::unfused;
+  CHECK(kernels_of(call, eager).size() == 6);
+  for (KernelClass c :
+       {KernelClass::moetwin, KernelClass::megatron_core, KernelClass::torch_fsdp}) {
+    CHECK(kernels_of(call, c).size() == 1);
+    CHECK(call.op->saved(call, c) == 0);
+  }
+  CHECK(kernels_of(call, KernelClass::moetwin)[0].attention == AttentionKernel::flash);
+  CHECK(kernels_of(call, KernelClass::megatron_core)[0].attention == AttentionKernel::flash2);
 }
 
 TEST_CASE("AdamW: parameter, m and v both ways, the gradient once") {
@@ -130,7 +168,12 @@ TEST_CASE("AdamW: parameter, m and v both ways, the gradient once") {
   const KernelWork w = kernels_of(call)[0];
   CHECK(w.kind == KernelKind::optimizer);
   CHECK(w.bytes == 3 * 2 * 4.0 * 1000 + 2.0 * 1000 + 4);
-  CHECK(kernels_of(call, KernelClass::megatron_core).size() == 1);
+  // Clipping goes over the gradients first; fp16's unscaling before it.
+  const KernelList core = kernels_of(call, KernelClass::megatron_core);
+  REQUIRE(core.size() == 2);
+  CHECK(core[0].bytes == 2 * 2.0 * 1000);
+  CHECK(core[1].bytes == w.bytes);
+  CHECK(kernels_of(call, KernelClass::megatron_2021).size() == 3);
   CHECK(kernels_of(call, KernelClass::torch_fsdp).size() > 4);
 }
 
