@@ -4,7 +4,7 @@ namespace moetwin {
 namespace {
 
 void check(const OpCall&) {}
-void kernels(const OpCall& call, KernelClass, KernelList& out) {
+void kernels(const OpCall& call, const KernelChoice&, KernelList& out) {
   out.push_back(call.get<KernelWork>());
 }
 int64_t workspace(const OpCall&) { return 0; }

@@ -117,46 +117,31 @@ Calls elements(const Sizes& s, int reads) {
   return {bare_kernel(w)};
 }
 
-HeadsAttr heads_of(int64_t heads, int64_t dim, int64_t sequence) {
-  HeadsAttr attr;
-  attr.query_heads = attr.kv_heads = heads;
-  attr.head_dim = dim;
-  attr.sequence_length = sequence;
-  return attr;
+KernelChoice megatron_2021() {
+  KernelChoice choice = KernelClass::megatron_2021;
+  choice.attention_dropout = true;
+  return choice;
 }
 
-/// Attention forward and backward over whole sequences.
-Calls attention_calls(Allocator& memory, DType dtype, int64_t tokens, const HeadsAttr& attr) {
-  const Maker t(memory, dtype);
-  const int64_t width = attr.query_heads * attr.head_dim;
-  const Tensor qkv = t.make({tokens, 3 * width}), out = t.make({tokens, width});
-  const Tensor lse = t.real({tokens, attr.query_heads});
-  return {attention(qkv, out, lse, attr), attention_backward(qkv, out, lse, t.make({tokens, width}),
-                                                             t.make({tokens, 3 * width}), attr)};
-}
-
-/// The same without a causal mask, which the op always has: fused kernels do twice the work then,
-/// unfused ones do all of it anyway.
-Calls full_attention_calls(Allocator& memory, DType dtype, int64_t tokens, const HeadsAttr& attr,
-                           KernelClass kernels) {
-  KernelList list;
-  for (const OpCall& call : attention_calls(memory, dtype, tokens, attr))
-    call.op->kernels(call, kernels, list);
+/// Kernels of attention as bare work: masks of any kind, which the op, always causal, has not.
+Calls attention_calls(const AttentionWork& work, const KernelChoice& choice) {
   Calls calls;
-  for (KernelWork& work : list) {
-    if (work.kind == KernelKind::attention) work.flop *= 2;
-    calls.push_back(bare_kernel(work));
+  for (const bool backward : {false, true}) {
+    KernelList list;
+    AttentionWork w = work;
+    // Queries, keys, values and out; the backward reads these and d_out and writes three gradients.
+    w.operand_bytes = (backward ? 8.0 : 4.0) * static_cast<double>(work.heads * work.sequence) *
+                      static_cast<double>(work.head_dim * dtype_size(work.dtype));
+    attention_kernels(w, backward, choice, list);
+    for (const KernelWork& k : list) calls.push_back(bare_kernel(k));
   }
   return calls;
 }
 
-/// Kernels of the unfused attention of Megatron 2021 by their place in the op's list.
-Calls attention_part(Allocator& memory, DType dtype, int64_t tokens, const HeadsAttr& attr,
-                     bool backward, const std::vector<size_t>& which) {
-  const Calls both = attention_calls(memory, dtype, tokens, attr);
+/// Kernels of the attention of Megatron 2021 by their place in the list.
+Calls attention_part(const AttentionWork& work, bool backward, const std::vector<size_t>& which) {
   KernelList list;
-  const OpCall& call = both[backward ? 1 : 0];
-  call.op->kernels(call, KernelClass::megatron_2021, list);
+  attention_kernels(work, backward, megatron_2021(), list);
   Calls calls;
   for (const size_t i : which) calls.push_back(bare_kernel(list.at(i)));
   return calls;
@@ -177,8 +162,13 @@ bool read_megatron_op(const PublishedRow& row, Sizes s, KernelRow& out) {
   s.m = row.whole("batch", 1) * sequence;
   out.kernels = "megatron-2021";
   const auto part = [&](std::vector<size_t> forward, std::vector<size_t> back) {
-    out.calls = [=, which = backward ? back : forward](Allocator& memory) {
-      return attention_part(memory, s.dtype, s.m, heads_of(heads, dim, sequence), backward, which);
+    AttentionWork work;
+    work.dtype = s.dtype;
+    work.sequence = sequence;
+    work.head_dim = dim;
+    work.heads = heads * row.whole("batch", 1);
+    out.calls = [=, which = backward ? back : forward](Allocator&) {
+      return attention_part(work, backward, which);
     };
   };
   if (op == "enc-attention-score") return part({0}, {4, 5}), true;
@@ -223,6 +213,25 @@ bool read_product(const PublishedRow& row, const Sizes& s, KernelRow& out) {
   return true;
 }
 
+/// A product of FP8 operands into 16 bit.
+bool read_fp8(const PublishedRow& row, KernelRow& out) {
+  const std::string dtype = lower_case(row.text("dtype"));
+  const int64_t m = row.whole("M", 0), n = row.whole("N", 0), k = row.whole("K", 0);
+  if ((dtype != "fp8" && dtype != "fp8_e4m3") || row.text("op") != "gemm" || m * n * k <= 0)
+    return false;
+  KernelWork w;
+  w.kind = KernelKind::gemm;
+  w.dtype = DType::bf16;
+  w.fp8 = true;
+  w.m = m, w.n = n, w.k = k;
+  w.flop = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+  w.bytes = static_cast<double>(m * k + k * n + 2 * m * n);
+  if (const auto rate = row.number("tflops")) out.seconds = w.flop / (*rate * 1e12);
+  out.kernels = "megatron-core";
+  out.calls = [w](Allocator&) { return Calls{bare_kernel(w)}; };
+  return out.seconds > 0;
+}
+
 bool read_grouped(const PublishedRow& row, const Sizes& s, KernelRow& out) {
   const int64_t groups = row.whole("groups", 0), rows = row.whole("tokens", 0);
   if (row.text("op") != "grouped_gemm" || groups < 1 || rows < groups || s.n < 1 || s.k < 1)
@@ -246,17 +255,32 @@ bool read_attention(const PublishedRow& row, DType dtype, KernelRow& out) {
   if (row.text("op") != "attention" || row.text("pass") != "fwd+bwd" || !rate ||
       sequence * dim * heads * batch <= 0)
     return false;
-  const bool causal = row.text("causal") == "1", unfused = row.text("impl") == "PyTorch";
+  const bool causal = row.text("causal") == "1";
   const double forward = 4.0 * static_cast<double>(sequence) * static_cast<double>(sequence) *
                          static_cast<double>(dim * heads * batch) * (causal ? 0.5 : 1);
   out.seconds = 3.5 * forward / (*rate * 1e12);
-  out.kernels = unfused ? "megatron-2021" : "megatron-core";
-  const HeadsAttr attr = heads_of(heads, dim, sequence);
-  const KernelClass kernels = parse_kernel_class(out.kernels);
-  out.calls = [=](Allocator& memory) {
-    return causal ? attention_calls(memory, dtype, batch * sequence, attr)
-                  : full_attention_calls(memory, dtype, batch * sequence, attr, kernels);
-  };
+  out.kernels = "torch-fsdp";
+  KernelChoice choice = KernelClass::torch_fsdp;
+  const std::string impl = row.text("impl");
+  if (impl == "PyTorch")
+    choice.attention = AttentionKernel::unfused;
+  else if (impl == "FlashAttention")
+    choice.attention = AttentionKernel::flash;
+  else if (impl == "FlashAttention-2")
+    choice.attention = AttentionKernel::flash2;
+  else if (impl == "FlashAttention Triton")
+    choice.attention = AttentionKernel::flash_triton;
+  else if (impl == "xformers")
+    choice.attention = AttentionKernel::memory_efficient;
+  else
+    return false;
+  AttentionWork work;
+  work.dtype = dtype;
+  work.sequence = sequence;
+  work.head_dim = dim;
+  work.heads = heads * batch;
+  work.causal = causal;
+  out.calls = [=](Allocator&) { return attention_calls(work, choice); };
   return true;
 }
 
@@ -293,6 +317,7 @@ bool read_elementwise(const PublishedRow& row, const Sizes& s, KernelRow& out) {
 
 KernelRow read_kernel_row(const PublishedRow& row) {
   KernelRow out;
+  if (read_fp8(row, out)) return out;
   const std::optional<DType> dtype = dtype_of(row.text("dtype"));
   if (!dtype) {
     out.reason = row.has("dtype") ? fmt::format("type {}: not one of fp32, bf16, fp16",

@@ -8,7 +8,9 @@
 namespace moetwin {
 namespace {
 
-enum class Share { peak, states, activations };
+/// peak: of tensors; reserved: of the caching allocator's blocks; device: of all, with context and
+/// communicators.
+enum class Share { peak, reserved, device, states, activations };
 
 /// "GiB per GPU (first stage)", "GB per GPU", "MB": bytes of one; 0: not known.
 double unit_bytes(const std::string& unit) {
@@ -21,9 +23,18 @@ double unit_bytes(const std::string& unit) {
   return 0;
 }
 
-bool share_of(const std::string& component, Share& share) {
+/// torchtitan prints what PyTorch has reserved, BigScience's chronicles what nvidia-smi shows;
+/// others print or mean what is allocated.
+Share peak_of(const PublishedRow& row) {
+  if (row.mentions("framework", "torchtitan")) return Share::reserved;
+  const bool smi = row.mentions("notes", "nvidia-smi") || row.mentions("series", "BIGSCI");
+  return smi ? Share::device : Share::peak;
+}
+
+bool share_of(const PublishedRow& row, Share& share) {
+  const std::string component = row.text("component");
   if (component == "peak GPU memory")
-    share = Share::peak;
+    share = peak_of(row);
   else if (component == "params+grads+optimizer" || component == "model states")
     share = Share::states;
   else if (component == "activations")
@@ -42,7 +53,11 @@ Prediction bytes_of(const Report& report, Share share) {
   const double peak = static_cast<double>(
       *std::max_element(report.peak_bytes_per_rank.begin(), report.peak_bytes_per_rank.end()));
   Prediction p;
-  p.value = share == Share::peak     ? peak
+  p.value = share == Share::peak       ? peak
+            : share == Share::reserved ? static_cast<double>(report.reserved_bytes)
+            : share == Share::device
+                ? static_cast<double>(*std::max_element(report.device_bytes_per_rank.begin(),
+                                                        report.device_bytes_per_rank.end()))
             : share == Share::states ? states
                                      : of(MemoryClass::activations);
   p.note = "";
@@ -66,8 +81,7 @@ void plan_memory(const std::vector<PublishedRow>& rows, Plan& plan) {
       result.reason = work.reason;
       return;
     }
-    if (!share_of(row.text("component"), share))
-      return refuse(result, "component: " + row.text("component"));
+    if (!share_of(row, share)) return refuse(result, "component: " + row.text("component"));
     if (!work.reason.empty()) return refuse(result, work.reason);
     const auto value = row.number("value");
     const double unit = unit_bytes(row.text("unit"));

@@ -150,6 +150,12 @@ void read_framework(const PublishedRow& row, TrainingRow& out) {
     s.cluster.kernels = "torch-fsdp";
   else
     s.cluster.kernels = "megatron-2021";
+  if (any_of(notes, {"eager attention", "no flash"}))
+    s.cluster.attention = s.cluster.kernels == "megatron-2021" ? "fused-softmax" : "unfused";
+  else if (any_of(notes, {"flashattention-2", "flashattention 2"}))
+    s.cluster.attention = "flash2";
+  else if (notes.find("flashattention") != std::string::npos)
+    s.cluster.attention = "flash";
   if (any_of(framework, {"zero++", "ulysses", "bmtrain", "thunder", "gemini"}))
     throw Refused{"framework " + row.text("framework") + ": its communication is not modelled"};
   if (any_of(notes, {"async tp: asynctp", "async tp;"}))
@@ -162,9 +168,8 @@ void read_framework(const PublishedRow& row, TrainingRow& out) {
 void read_precision(const PublishedRow& row, TrainingRow& out) {
   const std::string precision = lower_case(row.text("precision"));
   TrainingConfig& t = out.scenario.training_config;
+  const bool fp8 = any_of(precision, {"fp8", "float8", "mxfp8"});
   if (any_of(precision, {"fp4"}) || precision.find("lora") != std::string::npos)
-    throw Refused{"precision " + row.text("precision") + ": not one of fp32, bf16, fp16"};
-  if (any_of(precision, {"fp8", "float8", "mxfp"}))
     throw Refused{"precision " + row.text("precision") + ": not one of fp32, bf16, fp16"};
   if (precision.find("tf32") != std::string::npos) throw Refused{"TF32 products"};
   if (precision.find("fp16") == 0) {
@@ -173,6 +178,7 @@ void read_precision(const PublishedRow& row, TrainingRow& out) {
     t.dtype = "fp32";
   } else {
     t.dtype = "bf16";
+    out.scenario.cluster.fp8_products = fp8;
     if (precision.empty()) assume(out, "precision not stated: bf16");
   }
   // PyTorch's bf16 mixed precision reduces in bf16 where llm-foundry's PURE or torchtitan's default

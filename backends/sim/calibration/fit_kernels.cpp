@@ -72,14 +72,30 @@ std::vector<Unknown> efficiencies() {
   return list;
 }
 
-/// What of the tiles' model products of many shapes tell; the rest is the library's and stays.
-std::vector<Unknown> of_tiles() {
-  return {
+/// So many products tell how the library cuts them too.
+constexpr int64_t kManyProducts = 60;
+
+bool has_many_products(const Measurements& m, const GpuProfile& gpu) {
+  return std::count_if(m.kernels.begin(), m.kernels.end(), [&gpu](const KernelMeasurement& k) {
+           return k.kernels.size() == 1 && has_tiles(k.kernels[0], gpu);
+         }) >= kManyProducts;
+}
+
+/// What of the tiles' model products of a few shapes tell, and with `many` the rest but the cost of
+/// cutting k, which few of them show.
+std::vector<Unknown> of_tiles(bool many) {
+  std::vector<Unknown> list = {
       {"gpu.matmul_tiles.efficiency", [](GpuProfile& g) -> double& { return g.tiles->efficiency; }},
       {"gpu.matmul_tiles.bandwidth_efficiency",
        [](GpuProfile& g) -> double& { return g.tiles->bandwidth_efficiency; }},
       {"gpu.matmul_tiles.fixed_seconds",
        [](GpuProfile& g) -> double& { return g.tiles->fixed_seconds.value; }}};
+  if (!many) return list;
+  list.push_back({"gpu.matmul_tiles.edge", [](GpuProfile& g) -> double& { return g.tiles->edge; }});
+  list.push_back({"gpu.matmul_tiles.tile_seconds",
+                  [](GpuProfile& g) -> double& { return g.tiles->tile_seconds.value; }});
+  list.push_back({"gpu.matmul_tiles.tail", [](GpuProfile& g) -> double& { return g.tiles->tail; }});
+  return list;
 }
 
 std::vector<Unknown> unknowns(const Measurements& m, GpuProfile& gpu) {
@@ -108,7 +124,7 @@ std::vector<Unknown> unknowns(const Measurements& m, GpuProfile& gpu) {
     }
   }
   if (gpu.tiles) {
-    for (const Unknown& u : of_tiles()) list.push_back(u);
+    for (const Unknown& u : of_tiles(has_many_products(m, gpu))) list.push_back(u);
   }
   for (const DType d : {DType::f32, DType::bf16, DType::f16})
     if (d != m.dtype && has_products(m, d) && has_products(m, m.dtype))
@@ -167,6 +183,7 @@ void raise_peaks(GpuProfile& gpu, const std::string& from, FitResult& result) {
   }
   // Shares of what is no product lie on peaks of their own; none is above them.
   for (double& e : gpu.compute_efficiency) e = std::min(1.0, e);
+  if (gpu.tiles) gpu.tiles->tail = std::min(1.0, gpu.tiles->tail);
 }
 
 }  // namespace
@@ -207,7 +224,7 @@ void fit_kernels(const Measurements& m, const std::string& from, FitResult& resu
   GpuProfile before = base;
   std::vector<Unknown> all = efficiencies();
   if (gpu.tiles)
-    for (const Unknown& u : of_tiles()) all.push_back(u);
+    for (const Unknown& u : of_tiles(has_many_products(m, gpu))) all.push_back(u);
   for (const Unknown& u : all)
     if (u.at(gpu) != u.at(before) &&
         std::none_of(decided.begin(), decided.end(),

@@ -1,11 +1,14 @@
 #include "backends/sim/cluster/figures.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <json/reader.h>
 #include <json/writer.h>
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <sstream>
 
@@ -59,6 +62,7 @@ void Figures::take_base(const Figures& base) {
   Json::Value given = base.root_;
   given.removeMember("base");
   given.removeMember("description");
+  if (!part_path_.empty()) given.removeMember(part_path_);  // the file names its own
   merge(root_, given);
 }
 
@@ -68,7 +72,8 @@ std::string Figures::merged_text() const {
   return Json::writeString(Json::StreamWriterBuilder(), merged);
 }
 
-Figures::Figures(const std::string& text, const std::string& file) : text_(text), file_(file) {
+namespace {
+Json::Value parsed(const std::string& text, const std::string& file, const char* what) {
   Json::CharReaderBuilder builder;
   builder["collectComments"] = false;
   builder["allowTrailingCommas"] = true;
@@ -76,16 +81,50 @@ Figures::Figures(const std::string& text, const std::string& file) : text_(text)
   builder["failIfExtra"] = true;
   const std::unique_ptr<Json::CharReader> reader(builder.newCharReader());
   std::string errors;
+  Json::Value value;
   bool good = false;
   try {
-    good = reader->parse(text_.data(), text_.data() + text_.size(), &root_, &errors);
+    good = reader->parse(text.data(), text.data() + text.size(), &value, &errors);
   } catch (const std::exception& error) {
     errors = error.what();
   }
-  if (good && root_.isObject()) return;
+  if (good && value.isObject()) return value;
   std::replace(errors.begin(), errors.end(), '\n', ' ');
-  throw Error(ErrorClass::configuration,
-              fmt::format("{}: {}", file_, good ? "a machine profile is an object {...}" : errors));
+  throw Error(
+      ErrorClass::configuration,
+      fmt::format("{}: {}", file, good ? fmt::format("{} is an object {{...}}", what) : errors));
+}
+}  // namespace
+
+Figures::Figures(const std::string& text, const std::string& file, const std::string& part)
+    : whole_{text, file}, root_(parsed(text, file, "a machine profile")) {
+  if (part.empty() || !root_.isMember(part) || !root_[part].isString()) return;
+  namespace fs = std::filesystem;
+  const fs::path directory = fs::path(file).parent_path() / (part + "s");
+  const std::string name = root_[part].asString();
+  part_.file = (directory / (name + ".json")).string();
+  std::ifstream in(part_.file, std::ios::binary);
+  if (!in) {
+    std::vector<std::string> known;
+    std::error_code none;
+    for (const auto& entry : fs::directory_iterator(directory, none))
+      if (entry.path().extension() == ".json") known.push_back(entry.path().stem().string());
+    std::sort(known.begin(), known.end());
+    fault(part, fmt::format("\"{}\": there is no file {}; known: {}", name, part_.file,
+                            fmt::join(known, ", ")));
+    throw Error(ErrorClass::configuration, faults_.front());
+  }
+  std::ostringstream all;
+  all << in.rdbuf();
+  part_.text = all.str();
+  part_path_ = part;
+  root_[part] = parsed(part_.text, part_.file, "a part of a machine profile");
+}
+
+const Figures::Source& Figures::source_of(const std::string& path) const {
+  const bool in_part =
+      !part_path_.empty() && path.compare(0, part_path_.size() + 1, part_path_ + ".") == 0;
+  return in_part ? part_ : whole_;
 }
 
 const Json::Value* Figures::find(const std::string& path) const {
@@ -108,8 +147,9 @@ void Figures::fault(const std::string& path, const std::string& message) {
     value = find(at);
   }
   const auto offset = value ? std::max<ptrdiff_t>(0, value->getOffsetStart()) : 0;
-  const auto line = 1 + std::count(text_.begin(), text_.begin() + offset, '\n');
-  faults_.push_back(fmt::format("{}:{}: {}: {}", file_, line, path, message));
+  const Source& from = source_of(at);
+  const auto line = 1 + std::count(from.text.begin(), from.text.begin() + offset, '\n');
+  faults_.push_back(fmt::format("{}:{}: {}: {}", from.file, line, path, message));
 }
 
 double Figures::figure(const std::string& path, Rule rule) {

@@ -12,8 +12,12 @@ namespace moetwin {
 
 class Figures {
  public:
-  /// Parses `text`; syntax errors throw Error(configuration) with file, line and column.
-  Figures(const std::string& text, const std::string& file);
+  /// Parses `text`; syntax errors throw Error(configuration) with file, line and column. A text
+  /// where the section `part` should be names a file, `<part>s/<text>.json` beside `file`, whose
+  /// content is taken.
+  Figures(const std::string& text, const std::string& file, const std::string& part = "");
+  /// All of it, with the part in its place.
+  const Json::Value& tree() const { return root_; }
 
   /// What this tree lacks is taken from `base`, key by key; a figure goes as a whole.
   void take_base(const Figures& base);
@@ -37,7 +41,13 @@ class Figures {
  private:
   const Json::Value* find(const std::string& path) const;
   void note_unknown(const Json::Value& value, const std::string& path);
-  std::string text_, file_;
+  struct Source {
+    std::string text, file;
+  };
+  /// Whose text the value at `path` is of.
+  const Source& source_of(const std::string& path) const;
+  Source whole_, part_;
+  std::string part_path_;  ///< of what is in a file of its own; empty: nothing is
   Json::Value root_;
   std::set<std::string> known_;
   std::vector<std::string> faults_;

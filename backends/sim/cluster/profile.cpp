@@ -34,9 +34,9 @@ std::array<double, kKernelKinds> read_efficiencies(Figures& in, const std::strin
   return values;
 }
 
-std::optional<MatmulTiles> read_tiles(Figures& in) {
-  const std::string at = "gpu.matmul_tiles.";
-  if (!in.has("gpu.matmul_tiles")) return std::nullopt;
+std::optional<MatmulTiles> read_tiles(Figures& in, const std::string& section) {
+  const std::string at = section + ".";
+  if (!in.has(section)) return std::nullopt;
   MatmulTiles tiles;
   tiles.multiprocessors = in.count(at + "multiprocessors", 1);
   tiles.efficiency = in.figure(at + "efficiency", Rule::fraction);
@@ -49,10 +49,23 @@ std::optional<MatmulTiles> read_tiles(Figures& in) {
   return tiles;
 }
 
+std::optional<AttentionRate> read_attention(Figures& in, const std::string& name) {
+  const std::string at = "gpu.attention." + name;
+  if (!in.has(at)) return std::nullopt;
+  AttentionRate rate;
+  rate.efficiency_64 = in.figure(at + ".efficiency_64", Rule::fraction);
+  rate.efficiency_128 = in.figure(at + ".efficiency_128", Rule::fraction);
+  rate.ramp = in.figure(at + ".ramp_tokens", Rule::not_negative);
+  rate.diagonal = in.figure(at + ".diagonal_tokens", Rule::not_negative);
+  return rate;
+}
+
 GpuProfile read_gpu(Figures& in) {
   GpuProfile gpu;
   gpu.name = in.text_or("gpu.name", "");
   gpu.memory = Bytes(in.figure("gpu.memory_bytes", Rule::positive));
+  gpu.context = Bytes(in.figure_or("gpu.context_bytes", Rule::not_negative, 0));
+  gpu.communicator = Bytes(in.figure_or("gpu.communicator_bytes", Rule::not_negative, 0));
   gpu.memory_bandwidth = BytesPerSecond(in.figure("gpu.memory_bytes_per_second", Rule::positive));
   for (DType d : {DType::f32, DType::bf16, DType::f16, DType::f64})
     gpu.matmul_peak[static_cast<size_t>(d)] = FlopPerSecond(
@@ -71,7 +84,17 @@ GpuProfile read_gpu(Figures& in) {
       FlopPerSecond(in.figure("gpu.vector_flop_per_second.fp64", Rule::positive));
   gpu.compute_efficiency = read_efficiencies(in, "gpu.compute_efficiency");
   gpu.bandwidth_efficiency = read_efficiencies(in, "gpu.bandwidth_efficiency");
-  gpu.tiles = read_tiles(in);
+  gpu.tiles = read_tiles(in, "gpu.matmul_tiles");
+  gpu.fp8_tiles = read_tiles(in, "gpu.matmul_tiles_fp8");
+  gpu.fp8_peak = FlopPerSecond(in.figure_or("gpu.matmul_flop_per_second.fp8", Rule::positive, 0));
+  for (size_t k = 0; k < gpu.attention.size(); ++k)
+    gpu.attention[k] = read_attention(in, attention_kernel_name(static_cast<AttentionKernel>(k)));
+  if (in.has("gpu.communication_multiprocessors")) {
+    gpu.communication_multiprocessors = in.count("gpu.communication_multiprocessors", 0);
+    if (!gpu.tiles || gpu.communication_multiprocessors >= gpu.tiles->multiprocessors)
+      in.fault("gpu.communication_multiprocessors",
+               "must be less than gpu.matmul_tiles.multiprocessors");
+  }
   gpu.kernel_seconds = Seconds(in.figure("gpu.kernel_seconds", Rule::not_negative));
   gpu.launch_overhead_seconds =
       Seconds(in.figure("gpu.launch_overhead_seconds", Rule::not_negative));
@@ -171,7 +194,7 @@ void take_bases(Figures& in, const std::string& file, std::vector<std::string> d
     throw Error(ErrorClass::configuration,
                 fmt::format("{}: base: \"{}\" {}", file, base,
                             circle ? "leads back to this profile" : "is no machine profile"));
-  Figures outer(text_of(found), found);
+  Figures outer(text_of(found), found, "gpu");
   take_bases(outer, found, directories, inner);
   in.take_base(outer);
 }
@@ -180,7 +203,7 @@ void take_bases(Figures& in, const std::string& file, std::vector<std::string> d
 
 ClusterProfile parse_cluster_profile(const std::string& text, const std::string& name,
                                      const std::vector<std::string>& directories) {
-  Figures in(text, name);
+  Figures in(text, name, "gpu");
   take_bases(in, name, directories, {});
   ClusterProfile profile;
   profile.name = fs::path(name).stem().string();

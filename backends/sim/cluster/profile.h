@@ -34,18 +34,34 @@ struct MatmulTiles {
   Seconds split_seconds;  ///< more, when k is cut into parts
 };
 
+/// How fast one kind of fused attention kernel is (backends/sim/cost/attention.h).
+struct AttentionRate {
+  double efficiency_64 = 0, efficiency_128 = 0;  ///< share of the peak at heads of 64 and of 128
+  double ramp = 0;      ///< keys' worth of time that a block of queries costs before and after
+  double diagonal = 0;  ///< more of them where the diagonal is masked
+};
+
 struct GpuProfile {
   std::string name;
-  Bytes memory;  ///< usable by the program, after the driver's own
+  Bytes memory;        ///< that the driver reports
+  Bytes context;       ///< taken by a context with the kernels of the libraries in use
+  Bytes communicator;  ///< taken by each communicator of more than one rank
   BytesPerSecond memory_bandwidth;
   /// Dense peaks by DType (fp32, bf16, fp16, fp64) of matrix products. `gpu.fp32_products: "tf32"`
   /// takes the TF32 peak for fp32.
   std::array<FlopPerSecond, 6> matmul_peak{};
+  FlopPerSecond fp8_peak;                       ///< of products of FP8 operands; 0: it has none
   FlopPerSecond vector_peak, vector_peak_fp64;  ///< of everything else
   /// Share of the peaks that kernels of each kind reach, by KernelKind.
   std::array<double, kKernelKinds> compute_efficiency{}, bandwidth_efficiency{};
   /// Where the profile has it, products cost what their tiles do instead of the roofline.
   std::optional<MatmulTiles> tiles;
+  std::optional<MatmulTiles> fp8_tiles;  ///< of FP8 products, where they have figures of their own
+  /// By AttentionKernel; those without are priced by the roofline.
+  std::array<std::optional<AttentionRate>, kAttentionKernels> attention;
+  /// Multiprocessors that a collective's kernel takes from kernels beside it; 0: takes nothing, nor
+  /// memory bandwidth.
+  int64_t communication_multiprocessors = 0;
   Seconds kernel_seconds;           ///< fixed time on the device per kernel
   Seconds launch_overhead_seconds;  ///< host time per kernel launch
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backends/sim/cost/attention.h"
 #include "backends/sim/cost/tiles.h"
 
 namespace moetwin {
@@ -16,11 +17,18 @@ FlopPerSecond peak(const GpuProfile& gpu, KernelKind kind, DType dtype) {
 
 Seconds cost(const KernelWork& work, const GpuProfile& gpu) {
   if (has_tiles(work, gpu))
-    return tiled_cost(work, *gpu.tiles, peak(gpu, work.kind, work.dtype), gpu.memory_bandwidth);
+    return work.fp8 ? tiled_cost(work, gpu.fp8_tiles.value_or(*gpu.tiles), gpu.fp8_peak,
+                                 gpu.memory_bandwidth)
+                    : tiled_cost(work, *gpu.tiles, peak(gpu, work.kind, work.dtype),
+                                 gpu.memory_bandwidth);
+  if (work.kind == KernelKind::attention)
+    if (const auto& rate = gpu.attention[static_cast<size_t>(work.attention)])
+      return attention_cost(work, *rate, gpu);
   const auto kind = static_cast<size_t>(work.kind);
   const Seconds arithmetic =
       Flop(work.flop) /
-      FlopPerSecond(peak(gpu, work.kind, work.dtype).value * gpu.compute_efficiency[kind]);
+      FlopPerSecond((work.fp8 ? gpu.fp8_peak : peak(gpu, work.kind, work.dtype)).value *
+                    gpu.compute_efficiency[kind]);
   const Seconds memory = Bytes(work.bytes) / BytesPerSecond(gpu.memory_bandwidth.value *
                                                             gpu.bandwidth_efficiency[kind]);
   return std::max(arithmetic, memory) + gpu.kernel_seconds;

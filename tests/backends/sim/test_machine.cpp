@@ -49,17 +49,15 @@ TEST_CASE("every shipped profile reads, with a source for its peaks") {
   const ClusterProfile a100 = read_cluster_profile("dgx-a100-80g", {TEST_CLUSTERS});
   CHECK(a100.gpu.matmul_peak[static_cast<size_t>(DType::bf16)].value == 312e12);
   CHECK(a100.gpu.matmul_peak[static_cast<size_t>(DType::f32)].value == 19.5e12);
-  std::ifstream file(std::string(TEST_CLUSTERS) + "/dgx-a100-80g.json");
-  std::ostringstream text;
-  text << file.rdbuf();
+  const std::string& text = a100.text;
   const ClusterProfile tf32 = parse_cluster_profile(
-      replaced(text.str(), "\"fp32_products\": \"fp32\"", "\"fp32_products\": \"tf32\""), "m.json");
+      replaced(text, "\"fp32_products\" : \"fp32\"", "\"fp32_products\" : \"tf32\""), "m.json");
   CHECK(tf32.gpu.matmul_peak[static_cast<size_t>(DType::f32)].value == 156e12);
   CHECK_THAT(tf32.sources.at("gpu.matmul_flop_per_second.fp32"), Contains("TF32"));
-  CHECK_THROWS_WITH(parse_cluster_profile(replaced(text.str(), "\"fp32_products\": \"fp32\"",
-                                                   "\"fp32_products\": \"fp8\""),
-                                          "m.json"),
-                    Contains("gpu.fp32_products: \"fp8\" is not known; legal: fp32, tf32"));
+  CHECK_THROWS_WITH(
+      parse_cluster_profile(
+          replaced(text, "\"fp32_products\" : \"fp32\"", "\"fp32_products\" : \"fp8\""), "m.json"),
+      Contains("gpu.fp32_products: \"fp8\" is not known; legal: fp32, tf32"));
   CHECK(read_cluster_profile("dgx-h100", {TEST_CLUSTERS})
             .gpu.matmul_peak[static_cast<size_t>(DType::bf16)]
             .value == 989.4e12);
@@ -89,6 +87,21 @@ TEST_CASE("every shipped profile can be read") {
     INFO(file.path().string());
     CHECK(read_cluster_profile(file.path().stem().string(), {TEST_CLUSTERS}).gpu.memory.value > 0);
   }
+}
+
+TEST_CASE("a profile's GPU may be a file of its own, which profiles built on it share") {
+  // a100-4hdr says nothing of its GPU, dgx-a100-40g names another than its base does.
+  const ClusterProfile base = read_cluster_profile("dgx-a100-80g", {TEST_CLUSTERS});
+  const ClusterProfile same = read_cluster_profile("a100-4hdr", {TEST_CLUSTERS});
+  const ClusterProfile other = read_cluster_profile("dgx-a100-40g", {TEST_CLUSTERS});
+  CHECK(same.gpu.name == base.gpu.name);
+  CHECK(other.gpu.name == "A100-SXM4-40GB");
+  CHECK(other.gpu.memory_bandwidth.value == 1555e9);
+  CHECK(other.nvlink.bandwidth.value == base.nvlink.bandwidth.value);
+  CHECK(parse_cluster_profile(other.text, "whole.json").gpu.memory.value == other.gpu.memory.value);
+  CHECK_THROWS_WITH(
+      parse_cluster_profile("{\"gpu\": \"a100-81g\"}", std::string(TEST_CLUSTERS) + "/m.json"),
+      Contains("m.json:1: gpu: \"a100-81g\": there is no file") && Contains("a100-80g, "));
 }
 
 TEST_CASE("faults of a profile are told with file, line, key, value and rule, all at once") {

@@ -143,3 +143,35 @@ TEST_CASE("published products of A100 and H100 are met") {
   check("dgx-a100-80g", "A100", 204, 0.06, 0.16);
   check("dgx-h100", "H100", 68, 0.06, 0.25);
 }
+
+TEST_CASE("many tiny experts cost more than the dense layer of the same FLOP", "[P179]") {
+  // 48 experts 128 wide, 8 of them active: as many products as a dense layer of 8 * 128.
+  const int64_t tokens = 1200, hidden = 512;
+  const std::vector<int64_t> rows(48, tokens * 8 / 48);
+  const KernelWork experts = grouped(rows, 128, hidden), dense = product(tokens, 8 * 128, hidden);
+  REQUIRE(experts.flop == dense.flop);
+  const MatmulTiles tiles = round_tiles();
+  // 200 rows a group are four rows of 64x64 tiles, of which the last is an eighth full: 48 * 4 * 2
+  // tiles on 10 multiprocessors are 39 waves (the dense layer's 19 * 16 are 31).
+  const double tile = 2.0 * 64 * 64 * static_cast<double>(hidden) / 1e12;
+  CHECK(seconds(experts, tiles) == Approx(39 * tile));
+  CHECK(seconds(dense, tiles) <= Approx(31 * tile));
+  for (const char* profile : {"dgx-a100-80g", "dgx-h100"}) {
+    const GpuProfile gpu = read_cluster_profile(profile, {TEST_CLUSTERS}).gpu;
+    CHECK(cost(experts, gpu).value > 1.02 * cost(dense, gpu).value);
+  }
+}
+
+TEST_CASE("what hot experts on two ranks instead of one would gain", "[P181]") {
+  // Rank 0 has both hot experts; or each rank one. The step waits for the slower rank.
+  const std::vector<int64_t> both = {4096, 4096, 256, 256}, cold = {256, 256, 256, 256},
+                             one = {4096, 256, 256, 256};
+  const GpuProfile gpu = read_cluster_profile("dgx-h100", {TEST_CLUSTERS}).gpu;
+  const auto take = [&](const std::vector<int64_t>& rows) {
+    return cost(grouped(rows, 4096, 4096), gpu).value;
+  };
+  const double gain = std::max(take(both), take(cold)) / take(one);
+  // 8,704 rows against 4,864: no more than their ratio, and most of it.
+  CHECK(gain < 8704.0 / 4864 * 1.05);
+  CHECK(gain > 1.5);
+}

@@ -71,16 +71,8 @@ TEST_CASE("every op and collective is measured on GPUs, and a profile comes of i
 
   const ClusterProfile base = read_cluster_profile("dgx-a100-80g", {TEST_CLUSTERS});
   const FitResult fit = fit_profile(m, base, "emulation");
-  std::string text;
-  {
-    std::FILE* file = std::fopen(base.path.c_str(), "rb");
-    REQUIRE(file);
-    text.assign(1 << 16, '\0');
-    text.resize(std::fread(text.data(), 1, text.size(), file));
-    std::fclose(file);
-  }
   const ClusterProfile read =
-      parse_cluster_profile(profile_text(text, "emulated", "", fit.figures), "fitted.json");
+      parse_cluster_profile(profile_text(base.text, "emulated", "", fit.figures), "fitted.json");
   CHECK(read.gpus_per_node == 2);
   CHECK(read.nvlink.effective().value > 0);
 }
