@@ -49,7 +49,19 @@ class SimCluster : public Cluster {
     settings_.numerics = scenario.training_config.numerics == "full";
     settings_.memory_report = scenario.memory.on_exceed == "report";
     settings_.compute_dtype = parse_dtype(scenario.training_config.dtype);
-    settings_.kernels = parse_kernel_class(scenario.cluster.kernels);
+    settings_.kernels = parse_kernels(scenario.cluster.kernels, scenario.cluster.attention);
+    settings_.kernels.attention_dropout = scenario.model_config.dropout > 0;
+    settings_.kernels.fp8_products = scenario.cluster.fp8_products;
+    if (scenario.cluster.fp8_products && (settings_.numerics || p.gpu.fp8_peak.value <= 0))
+      throw Error(
+          ErrorClass::configuration,
+          fmt::format(
+              "cluster.fp8_products: {}",
+              settings_.numerics
+                  ? "only with training_config.numerics none: nothing is computed in FP8 here"
+                  : fmt::format("cluster.profile \"{}\" has no "
+                                "gpu.matmul_flop_per_second.fp8",
+                                p.name)));
     settings_.choice = nccl_choice(scenario.cluster.collective_algorithm, scenario.nccl);
     settings_.fidelity = parse_fidelity(scenario.cluster.fidelity);
     constexpr int64_t kMostPaired = 512;  // a route for every pair

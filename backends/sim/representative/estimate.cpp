@@ -327,7 +327,9 @@ Estimate Estimator::estimate(const Scenario& scenario, const EstimateOptions& op
   in.loads.clear();
   RecordingSetup setup{scenario, grid, prices, {}, nullptr, false};
   setup.settings.compute_dtype = parse_dtype(training.dtype);
-  setup.settings.kernels = parse_kernel_class(scenario.cluster.kernels);
+  setup.settings.kernels = parse_kernels(scenario.cluster.kernels, scenario.cluster.attention);
+  setup.settings.kernels.attention_dropout = scenario.model_config.dropout > 0;
+  setup.settings.kernels.fp8_products = scenario.cluster.fp8_products;
   setup.settings.references = in.references;
   setup.split = grid.pp() > 1 && distributed.pipeline_schedule == "zb_h1";
   setup.trace = in.trace_of(scenario);

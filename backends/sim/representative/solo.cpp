@@ -6,6 +6,7 @@
 #include <new>
 #include <utility>
 
+#include "backends/sim/cost/framework.h"
 #include "backends/sim/cost/roofline.h"
 #include "core/base/error.h"
 #include "core/device/bytes_sent.h"
@@ -149,7 +150,11 @@ void SoloBackend::delay(size_t clock, double from, double seconds) {
 void SoloBackend::launch(const OpCall& call, Stream stream) {
   kernels_.clear();
   call.op->kernels(call, settings_.kernels, kernels_);
-  const double overhead = gpu_.launch_overhead_seconds.value;
+  const FrameworkCosts costs = framework_costs(settings_.kernels.of);
+  const double overhead =
+      std::max(gpu_.launch_overhead_seconds,
+               phase_ == Phase::backward ? costs.backward_kernel_seconds : costs.kernel_seconds)
+          .value;
   double bytes = 0;
   for (const KernelWork& kernel : kernels_) bytes += kernel.bytes;
   const double factor = settings_.slowness *

@@ -29,7 +29,7 @@ class Peers {
 
 struct SoloSettings {
   DType compute_dtype = DType::f32;
-  KernelClass kernels = KernelClass::moetwin;
+  KernelChoice kernels;
   /// Reference arithmetic of ops that count.
   std::function<Reference(const Op&)> references;
   double slowness = 1;  ///< factor on the time of kernels

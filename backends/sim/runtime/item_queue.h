@@ -13,6 +13,7 @@ class ItemQueue {
   size_t size() const { return count_; }
   Item& front() { return ring_[first_]; }
   const Item& front() const { return ring_[first_]; }
+  const Item& at(size_t i) const { return ring_[(first_ + i) & (ring_.size() - 1)]; }
   void push_back(const Item& item) {
     if (count_ == ring_.size()) grow();
     ring_[(first_ + count_++) & (ring_.size() - 1)] = item;

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "backends/sim/cost/framework.h"
 #include "backends/sim/cost/roofline.h"
 #include "backends/sim/runtime/sim_communicator.h"
 #include "core/base/error.h"
@@ -18,12 +19,15 @@ DeviceProperties sim_properties(const Machine& machine, const Simulation::Settin
   const GpuProfile& gpu = machine.profile().gpu;
   DeviceProperties p;
   p.name = gpu.name + " (modelled)";
-  p.memory_bytes = static_cast<int64_t>(gpu.memory.value);
+  p.context_bytes =
+      static_cast<int64_t>(gpu.context.value) + framework_costs(settings.kernels.of).memory_bytes;
+  p.memory_bytes = static_cast<int64_t>(gpu.memory.value) - p.context_bytes;
   p.rank = rank;
   p.world = machine.world();
   p.node = machine.node_of(rank);
   p.gpus_per_node = machine.profile().gpus_per_node;
   p.numerics = settings.numerics;
+  p.kernels = settings.kernels;
   p.peak_flop_per_second = peak(gpu, KernelKind::gemm, settings.compute_dtype).value;
   const auto& sources = machine.profile().sources;
   const auto source =
@@ -32,6 +36,22 @@ DeviceProperties sim_properties(const Machine& machine, const Simulation::Settin
   return p;
 }
 
+namespace {
+
+/// What a send takes: NCCL's two channels of a pair.
+constexpr double kPairMultiprocessors = 2;
+/// Bytes through device memory for each that is sent: the user's data is read, what arrives is
+/// written to a buffer and read from there (NVIDIA/nccl issue 1428).
+constexpr double kMemoryPasses = 3;
+constexpr double kMostMemoryShare = 0.75;
+
+bool is_product(KernelKind kind) {
+  return kind == KernelKind::gemm || kind == KernelKind::grouped_gemm ||
+         kind == KernelKind::attention;
+}
+
+}  // namespace
+
 SimBackend::SimBackend(Simulation& simulation, int64_t rank)
     : simulation_(simulation),
       gpu_(simulation.machine().profile().gpu),
@@ -39,6 +59,11 @@ SimBackend::SimBackend(Simulation& simulation, int64_t rank)
   const auto& slow = simulation.machine().profile().slow_ranks;
   if (const auto found = slow.find(rank); found != slow.end()) slowness_ = found->second;
   rate_changes_ = simulation.machine().changes_of_gpu(rank);
+  const FrameworkCosts costs = framework_costs(simulation.settings().kernels.of);
+  const Seconds launch = gpu_.launch_overhead_seconds;
+  kernel_host_seconds_ = std::max(launch, costs.kernel_seconds).value;
+  backward_host_seconds_ = std::max(launch, costs.backward_kernel_seconds).value;
+  collective_host_seconds_ = std::max(launch, costs.collective_seconds).value;
 }
 
 bool SimBackend::supports(const Op& op) const {
@@ -47,7 +72,8 @@ bool SimBackend::supports(const Op& op) const {
 }
 
 Block SimBackend::reserve(int64_t bytes) {
-  if (reserved_ + bytes > properties_.memory_bytes && !simulation_.settings().memory_report)
+  if (reserved_ + bytes + properties_.communicator_bytes > properties_.memory_bytes &&
+      !simulation_.settings().memory_report)
     return {-1, 0, true};
   reserved_ += bytes;
   return {next_block_++, bytes, true};
@@ -97,13 +123,13 @@ void SimBackend::launch(const OpCall& call, Stream stream) {
   make_room(stream.id);
   kernels_.clear();
   call.op->kernels(call, simulation_.settings().kernels, kernels_);
-  const double overhead = gpu_.launch_overhead_seconds.value;
+  const double overhead = phase_ == Phase::backward ? backward_host_seconds_ : kernel_host_seconds_;
   QueueItem item;
   item.name = call.op->name;
   item.phase = phase_;
   item.order = ++order_;
   item.launched = host_ + overhead;
-  double bytes = 0, at = host_;
+  double bytes = 0, at = host_, products = 0;
   for (const KernelWork& kernel : kernels_) bytes += kernel.bytes;
   item.bytes = static_cast<int64_t>(bytes);
   const double factor = slowness_ * correction(item);
@@ -111,9 +137,11 @@ void SimBackend::launch(const OpCall& call, Stream stream) {
     at += overhead;
     const double seconds = cost(kernel, gpu_).value * factor;
     item.seconds += seconds;
+    if (is_product(kernel.kind)) products += seconds;
     item.host_bound = std::max(item.host_bound, at) + seconds;
   }
   item.member = kernels_.empty() ? 0 : 1;
+  if (item.seconds > 0) item.products = static_cast<float>(products / item.seconds);
   busy(at - host_, Activity::host);
   host_ = at;
   if (runs(call)) add_task(call, stream.id);
@@ -155,11 +183,19 @@ void SimBackend::push(int32_t stream, const QueueItem& item) {
 }
 
 void SimBackend::resolve(StreamQueue& q, int32_t stream, const QueueItem& item) {
-  double end = std::max(q.end + item.seconds, item.host_bound);
+  double end = std::max(q.end + item.seconds, item.host_bound), seconds = item.seconds;
   if (!rate_changes_.empty()) {
-    const double start = std::max(q.end, item.launched);
-    end = start + (end - start) * slowness_at(start);
+    const double start = std::max(q.end, item.launched), slowness = slowness_at(start);
+    end = start + (end - start) * slowness;
+    seconds *= slowness;
   }
+  end += q.slowed;
+  if (gpu_.communication_multiprocessors > 0 && item.activity == Activity::compute && seconds > 0) {
+    q.busy.forget(in_flight_ > 0 ? std::min(host_, oldest_in_flight_) : host_);
+    q.busy.add(end - seconds - q.slowed, end, item.products);
+    q.phase = item.phase;
+  }
+  q.slowed = 0;
   if (item.seconds > 0 || (detailed_ && item.member > 0)) {
     Interval interval;
     interval.start = std::max(q.end, item.launched);
@@ -180,6 +216,39 @@ double SimBackend::slowness_at(double time) const {
   for (const RateChange& change : rate_changes_)
     if (change.time <= time) share = change.share;
   return 1 / share;
+}
+
+void SimBackend::slow_down(int32_t stream, const Collective& c, size_t member) {
+  --in_flight_;
+  const double seconds = c.end - c.start;
+  if (gpu_.communication_multiprocessors == 0 || seconds <= 0) return;
+  const auto all = static_cast<double>(gpu_.tiles->multiprocessors);
+  const bool pair = c.kind == CollectiveKind::send || c.kind == CollectiveKind::recv;
+  const auto taken =
+      pair ? kPairMultiprocessors : static_cast<double>(gpu_.communication_multiprocessors);
+  const double memory = std::min(kMostMemoryShare, kMemoryPasses * c.plan.sent[member] / seconds /
+                                                       gpu_.memory_bandwidth.value);
+  const double products = all / (all - taken) - 1, others = 1 / (1 - memory) - 1;
+  for (size_t s = 0; s < streams_.size(); ++s) {
+    StreamQueue& q = streams_[s];
+    if (static_cast<int32_t>(s) == stream) continue;
+    const double lost = q.busy.lost(c.start, c.end, products, others);
+    if (lost <= 0) continue;
+    // Behind a collective that has begun to wait for its members it shows in the work after it.
+    if (!q.pending.empty() && q.pending.front().kind == QueueItem::Kind::collective) {
+      q.slowed += lost;
+      continue;
+    }
+    Interval interval;
+    interval.start = q.end;
+    interval.end = q.end + lost;
+    interval.phase = q.phase;
+    interval.stream = static_cast<int32_t>(s);
+    interval.name = "slowed by communication";
+    interval.order = order_;
+    q.log.add(interval, detailed_);
+    q.end += lost;
+  }
 }
 
 void SimBackend::ended(StreamQueue& q, double end) {
@@ -253,6 +322,7 @@ void SimBackend::complete(int32_t stream, const Collective& collective) {
     q.log.add(interval, detailed_);
   }
   note_traffic(collective, static_cast<size_t>(item.member));
+  slow_down(stream, collective, static_cast<size_t>(item.member));
   ended(q, collective.end);
   advance(stream);
 }
@@ -386,6 +456,8 @@ std::unique_ptr<Communicator> SimBackend::communicator(const Group& group,
                                                        const std::string& name) {
   const int64_t index = group.index_of(rank());
   require(index >= 0, "a rank asks only for groups that it is in");
+  if (group.size() > 1)
+    properties_.communicator_bytes += static_cast<int64_t>(gpu_.communicator.value);
   return std::make_unique<SimCommunicator>(group, index, name, *this,
                                            simulation_.rendezvous().group(group, name, index));
 }
@@ -394,7 +466,7 @@ void SimBackend::collective(GroupState& group, int64_t rank_in_group, const Coll
                             Stream stream) {
   queue(stream);
   make_room(stream.id);
-  busy(gpu_.launch_overhead_seconds.value, Activity::host);
+  busy(collective_host_seconds_, Activity::host);
   QueueItem item;
   item.kind = QueueItem::Kind::collective;
   item.activity = call.kind == CollectiveKind::all_to_all_v ? Activity::all_to_all
@@ -402,6 +474,7 @@ void SimBackend::collective(GroupState& group, int64_t rank_in_group, const Coll
   item.phase = phase_;
   item.order = ++order_;
   item.launched = host_;
+  if (in_flight_++ == 0) oldest_in_flight_ = host_;
   item.name = collective_name(call.kind);
   item.bytes = bytes_sent(call, rank_in_group, group.group.size());
   size_t member = 0;

@@ -64,6 +64,8 @@ class SimBackend : public Backend {
   void advance(int32_t stream);
   void resolve_event(int64_t event, double time);
   void ended(StreamQueue& queue, double end);
+  /// What other streams' kernels lost beside a collective that has ended, now that it is known.
+  void slow_down(int32_t stream, const Collective& collective, size_t member);
   void wait_for(int32_t stream, int64_t resolved);
   void make_room(int32_t stream);
   void copy(const Tensor& tensor, const char* name, int32_t stream);
@@ -80,6 +82,7 @@ class SimBackend : public Backend {
   const GpuProfile& gpu_;
   DeviceProperties properties_;
   double slowness_ = 1;
+  double kernel_host_seconds_ = 0, backward_host_seconds_ = 0, collective_host_seconds_ = 0;
   std::vector<RateChange> rate_changes_;  ///< of this GPU
   /// How much longer work takes that starts at `time`.
   double slowness_at(double time) const;
@@ -88,6 +91,8 @@ class SimBackend : public Backend {
   std::deque<EventState> events_;
   int64_t first_event_ = 0;
   int64_t order_ = 0;
+  int64_t in_flight_ = 0;        ///< collectives that have not ended
+  double oldest_in_flight_ = 0;  ///< none of them began before
   int64_t reserved_ = 0, next_block_ = 0;
   Phase phase_ = Phase::other;
   bool detailed_ = false, finished_ = false;

@@ -24,7 +24,7 @@ class Simulation {
     bool numerics = true;
     bool memory_report = false;  ///< reservations beyond the memory succeed
     DType compute_dtype = DType::f32;
-    KernelClass kernels = KernelClass::moetwin;
+    KernelChoice kernels;
     NcclChoice choice;
     Fidelity fidelity = Fidelity::fluid;
   };

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "backends/sim/runtime/busy_log.h"
 #include "backends/sim/runtime/interval_log.h"
 #include "backends/sim/runtime/item_queue.h"
 #include "backends/sim/runtime/rendezvous.h"
@@ -22,6 +23,7 @@ struct QueueItem {
   Activity activity = Activity::compute;
   Phase phase = Phase::other;
   bool arrived = false;  ///< collective: this member has been counted
+  float products = 0;    ///< work: share of `seconds` that is of matrix products and attention
   int32_t member = 0;    ///< collective: which one this is; work: 1 if it has kernels
   double launched = 0;   ///< host clock when the first kernel was launched
   double seconds = 0;    ///< work: sum over its kernels
@@ -41,7 +43,10 @@ struct StreamQueue {
   int64_t launched = 0, resolved = 0;  ///< work and collectives
   std::vector<double> ends;            ///< of the last kRunAhead resolved ones, by number
   IntervalLog log;
-  TaskGraph::Handle last;               ///< latest task of the stream
+  BusyLog busy;
+  double slowed = 0;           ///< seconds lost beside collectives that the next work is longer by
+  Phase phase = Phase::other;  ///< of the last resolved work
+  TaskGraph::Handle last;      ///< latest task of the stream
   std::vector<TaskGraph::Handle> also;  ///< tasks of events that the next one has to wait for too
   const char* name = "";
 };

@@ -11,15 +11,16 @@ namespace {
 void no_check(const OpCall&) {}
 int64_t no_workspace(const OpCall&) { return 0; }
 
-void spin_kernels(const OpCall& call, KernelClass, KernelList& out) {
+void spin_kernels(const OpCall& call, const KernelChoice&, KernelList& out) {
   const auto attr = call.get<SpinAttr>();
   for (int64_t k = 0; k < attr.kernels; ++k) {
     KernelWork work;
+    work.kind = attr.kind;
     work.bytes = attr.seconds / static_cast<double>(attr.kernels) * 100e9;
     out.push_back(work);
   }
 }
-void small_kernel(const OpCall& call, KernelClass, KernelList& out) {
+void small_kernel(const OpCall& call, const KernelChoice&, KernelList& out) {
   KernelWork work;
   work.bytes = static_cast<double>(2 * call[0].bytes());
   out.push_back(work);
@@ -102,8 +103,8 @@ Scenario toy_scenario(int64_t world) {
   return scenario;
 }
 
-OpCall spin(const Tensor& y, double seconds, int64_t kernels) {
-  return make_call(kSpin, {y}, SpinAttr{seconds, kernels});
+OpCall spin(const Tensor& y, double seconds, int64_t kernels, KernelKind kind) {
+  return make_call(kSpin, {y}, SpinAttr{seconds, kernels, kind});
 }
 OpCall axpb(const Tensor& y, double alpha, double beta) {
   return make_call(kAxpb, {y}, AxpbAttr{alpha, beta});

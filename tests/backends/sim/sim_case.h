@@ -23,8 +23,10 @@ Scenario toy_scenario(int64_t world);
 struct SpinAttr {
   double seconds = 0;
   int64_t kernels = 1;
+  KernelKind kind = KernelKind::elementwise;
 };
-OpCall spin(const Tensor& y, double seconds, int64_t kernels = 1);
+OpCall spin(const Tensor& y, double seconds, int64_t kernels = 1,
+            KernelKind kind = KernelKind::elementwise);
 /// y = alpha * y + beta, f32.
 OpCall axpb(const Tensor& y, double alpha, double beta);
 /// y[i] = i + value, any floating type.
