@@ -12,7 +12,9 @@
 
 #include "analysis/validate/page.h"
 #include "backends/sim/cluster.h"
+#include "backends/sim/representative/estimate.h"
 #include "cli/environment.h"
+#include "cli/machines.h"
 #include "cli/shipped.h"
 #include "cli/verbs.h"
 #include "core/ops/isa.h"
@@ -24,7 +26,7 @@ namespace {
 
 struct ValidateArguments {
   ValidateOptions options;
-  std::string json_file, page_file;
+  std::string json_file, page_file, fidelity = "representative";
   bool quiet = false;
 };
 
@@ -37,6 +39,22 @@ std::unique_ptr<Cluster> modelled(const Scenario& scenario) {
   return make_sim_cluster(scenario, sim);
 }
 
+/// The same without its ranks.
+Report estimated(const Scenario& scenario) {
+  Estimator estimator(machine_profile(scenario),
+                      [isa = best_isa()](const Op& op) { return reference_of(op, isa); });
+  const Estimate estimate = estimator.estimate(scenario);
+  Report report;
+  report.step_seconds_median = estimate.step_seconds;
+  report.mfu = estimate.mfu;
+  report.parts = estimate.parts;
+  for (const StageEstimate& stage : estimate.stages) {
+    if (stage.peak_bytes == estimate.peak_bytes) report.classes_of_fullest = stage.classes;
+    report.peak_bytes_per_rank.push_back(stage.peak_bytes);
+  }
+  return report;
+}
+
 int run_validate(ValidateArguments a, const Output& output) {
   BatchOptions& batches = a.options.batches;
   if (batches.processes <= 0)
@@ -46,7 +64,9 @@ int run_validate(ValidateArguments a, const Output& output) {
       output.err << fmt::format("\r{} of {} runs{}", done, all, done == all ? "\n" : "")
                  << std::flush;
     };
-  const std::vector<KindResult> results = validate(a.options, modelled);
+  const std::vector<KindResult> results =
+      validate(a.options, a.fidelity == "representative" ? MakeCluster(modelled, estimated)
+                                                         : MakeCluster(modelled));
   const std::string json = json_text(validation_json(results));
   if (!a.page_file.empty()) {
     OutputFile file(a.page_file);
@@ -83,6 +103,9 @@ void add_validate(CLI::App& app, Action& action) {
   verb->add_option("--sample", a->options.sample, "At most N rows of a series, evenly spaced")
       ->type_name("N")
       ->check(CLI::PositiveNumber);
+  verb->add_option("--fidelity", a->fidelity,
+                   "Training steps: representative (estimated) or fluid (every rank is run)")
+      ->check(CLI::IsMember({"representative", "fluid"}));
   verb->add_option("--processes", a->options.batches.processes,
                    "Simulations at once (default: one a core)")
       ->type_name("N")

@@ -6,15 +6,35 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/device/backend.h"
+#include "core/record/report.h"
 #include "core/scenario/scenario.h"
 
 namespace moetwin {
 
-/// Makes the machine a scenario asks for; the caller of the analysis names the backend.
-using MakeCluster = std::function<std::unique_ptr<Cluster>(const Scenario&)>;
+/// The modelled machine that a scenario asks for, as the caller of the analysis makes it: no
+/// backend is named here.
+class MakeCluster {
+ public:
+  using Make = std::function<std::unique_ptr<Cluster>(const Scenario&)>;
+  /// Times, parts and memory of a step without running its ranks.
+  using Estimate = std::function<Report(const Scenario&)>;
+  template <class F>
+  MakeCluster(F make, Estimate estimate = nullptr)
+      : make_(std::move(make)), estimate_(std::move(estimate)) {}
+
+  std::unique_ptr<Cluster> operator()(const Scenario& scenario) const { return make_(scenario); }
+  /// Whether steps are estimated; else they are run.
+  bool estimates() const { return estimate_ != nullptr; }
+  Report estimate(const Scenario& scenario) const { return estimate_(scenario); }
+
+ private:
+  Make make_;
+  Estimate estimate_;
+};
 
 struct Prediction {
   double value = std::numeric_limits<double>::quiet_NaN();  ///< NaN: there is none
