@@ -13,6 +13,7 @@ std::vector<Verb> verbs() {
   return {
       {"run", add_run},
       {"sweep", add_sweep},
+      {"plan", add_plan},
       {"check", add_check},
       {"topology", add_topology},
       {"import", add_import},

@@ -17,6 +17,7 @@ void add_compare(CLI::App& app, Action& action);
 void add_report(CLI::App& app, Action& action);
 void add_validate(CLI::App& app, Action& action);
 void add_sweep(CLI::App& app, Action& action);
+void add_plan(CLI::App& app, Action& action);
 void add_completion(CLI::App& app, Action& action);
 void add_manual(CLI::App& app, Action& action);
 

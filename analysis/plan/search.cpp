@@ -47,19 +47,8 @@ class Search {
          const EstimateStep& estimate)
       : scenario_(scenario), space_(space), machine_(machine), estimate_(estimate) {}
 
-  PlanSearch run() {
-    const std::vector<PlanLayout> layouts = plan_layouts(space_, scenario_);
-    if (layouts.empty())
-      throw Error(ErrorClass::configuration,
-                  fmt::format("plan: no sizes of the space make a grid of {} GPUs",
-                              scenario_.distributed_config.world_size));
+  PlanSearch run(const std::vector<PlanLayout>& layouts) {
     for (const PlanLayout& layout : layouts) of_layout(layout);
-    std::stable_sort(found_.fitting.begin(), found_.fitting.end(),
-                     [](const PlanResult& a, const PlanResult& b) {
-                       if (a.figures.tokens_per_second != b.figures.tokens_per_second)
-                         return a.figures.tokens_per_second > b.figures.tokens_per_second;
-                       return a.figures.peak_bytes < b.figures.peak_bytes;
-                     });
     return std::move(found_);
   }
 
@@ -84,9 +73,10 @@ class Search {
             for (const bool overlap : space_.overlap) {
               if (overlap && layout.ep == 1) continue;
               point.overlap = overlap;
+              bool too_large = false;
               for (const int64_t micro_batch : space_.micro_batch) {
                 point.micro_batch = micro_batch;
-                cheapest_that_fits(point);
+                too_large = cheapest_that_fits(point, too_large) == Verdict::does_not_fit;
               }
             }
           }
@@ -95,29 +85,37 @@ class Search {
     }
   }
 
-  /// Recompute and offload only ever cost time: the first that fits is the fastest.
-  void cheapest_that_fits(PlanPoint point) {
-    bool fits = false;
+  enum class Verdict { refused, does_not_fit, fits };
+
+  /// Recompute and offload only ever cost time: the first that fits is the fastest. And where
+  /// nothing of a smaller micro-batch fits (`smaller_is_too_large`), nothing of this one does.
+  Verdict cheapest_that_fits(PlanPoint point, bool smaller_is_too_large) {
+    Verdict verdict = smaller_is_too_large ? Verdict::does_not_fit : Verdict::refused;
     for (const bool offload : space_.cpu_offload)
       for (const std::string& recompute : space_.recompute) {
         ++found_.combinations;
-        if (fits) {
+        if (smaller_is_too_large) {
+          ++found_.too_large;
+          continue;
+        }
+        if (verdict == Verdict::fits) {
           ++found_.slower_by_rule;
           continue;
         }
         point.cpu_offload = offload;
         point.recompute = recompute;
-        fits = consider(point);
+        verdict = std::max(verdict, consider(point));
       }
+    return verdict;
   }
 
-  bool consider(const PlanPoint& point) {
+  Verdict consider(const PlanPoint& point) {
     const Scenario scenario = planned(scenario_, point);
     const std::string rule = broken_rule(scenario);
     if (!rule.empty()) {
       ++found_.refused;
       ++found_.refused_by[rule];
-      return false;
+      return Verdict::refused;
     }
     PlanResult result{point, {}, 0};
     const int64_t state = state_bytes(scenario, machine_.gpus_per_node);
@@ -125,17 +123,17 @@ class Search {
       ++found_.state_too_large;
       result.figures.peak_bytes = state;
       keep_if_closest(result);
-      return false;
+      return Verdict::does_not_fit;
     }
     ++found_.estimated;
     result.figures = estimate_(scenario);
     if (result.figures.peak_bytes > machine_.memory_bytes) {
       ++found_.too_large;
       keep_if_closest(result);
-      return false;
+      return Verdict::does_not_fit;
     }
     found_.fitting.push_back(result);
-    return true;
+    return Verdict::fits;
   }
 
   void keep_if_closest(const PlanResult& result) {
@@ -152,9 +150,35 @@ class Search {
 
 }  // namespace
 
+void check_layouts(const std::vector<PlanLayout>& layouts, const Scenario& scenario) {
+  if (layouts.empty())
+    throw Error(ErrorClass::configuration,
+                fmt::format("plan: no sizes of the space make a grid of {} GPUs",
+                            scenario.distributed_config.world_size));
+}
+
+PlanSearch search_layouts(const Scenario& scenario, const PlanSpace& space,
+                          const std::vector<PlanLayout>& layouts, const PlanMachine& machine,
+                          const EstimateStep& estimate) {
+  return Search(scenario, space, machine, estimate).run(layouts);
+}
+
+void rank_plan(PlanSearch& search) {
+  std::stable_sort(search.fitting.begin(), search.fitting.end(),
+                   [](const PlanResult& a, const PlanResult& b) {
+                     if (a.figures.tokens_per_second != b.figures.tokens_per_second)
+                       return a.figures.tokens_per_second > b.figures.tokens_per_second;
+                     return a.figures.peak_bytes < b.figures.peak_bytes;
+                   });
+}
+
 PlanSearch search_plan(const Scenario& scenario, const PlanSpace& space, const PlanMachine& machine,
                        const EstimateStep& estimate) {
-  return Search(scenario, space, machine, estimate).run();
+  const std::vector<PlanLayout> layouts = plan_layouts(space, scenario);
+  check_layouts(layouts, scenario);
+  PlanSearch found = search_layouts(scenario, space, layouts, machine, estimate);
+  rank_plan(found);
+  return found;
 }
 
 std::vector<PlanResult> pareto_front(const std::vector<PlanResult>& fitting) {

@@ -55,6 +55,14 @@ using EstimateStep = std::function<PlanFigures(const Scenario&)>;
 PlanSearch search_plan(const Scenario& scenario, const PlanSpace& space, const PlanMachine& machine,
                        const EstimateStep& estimate);
 
+/// The pieces of it: refuses that there is none, searches some of the layouts without ranking,
+/// ranks.
+void check_layouts(const std::vector<PlanLayout>& layouts, const Scenario& scenario);
+PlanSearch search_layouts(const Scenario& scenario, const PlanSpace& space,
+                          const std::vector<PlanLayout>& layouts, const PlanMachine& machine,
+                          const EstimateStep& estimate);
+void rank_plan(PlanSearch& search);
+
 /// Points that no other beats in throughput, memory and dropped share at once; fastest first.
 std::vector<PlanResult> pareto_front(const std::vector<PlanResult>& fitting);
 

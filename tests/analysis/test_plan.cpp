@@ -6,6 +6,7 @@
 #include <fstream>
 #include <set>
 
+#include "analysis/plan/parallel.h"
 #include "analysis/plan/render.h"
 #include "analysis/plan/search.h"
 #include "analysis/plan/validated.h"
@@ -129,6 +130,27 @@ TEST_CASE("a key can be held to some values") {
   CHECK_THROWS_AS(narrow(space, parse_axis("training_config.micro_batch_size=0")), Error);
   narrow(space, parse_axis("distributed_config.expert_parallel_size=3"));
   CHECK_THROWS_AS(search_plan(scenario, space, {8, 2'000'000'000}, made_up), Error);
+}
+
+TEST_CASE("processes find what one search finds") {
+  const Scenario scenario = small();
+  const PlanSpace space = plan_space(scenario, 8);
+  const PlanMachine machine{8, 100'000'000};
+  const PlanSearch one = search_plan(scenario, space, machine, made_up);
+  const PlanSearch many = search_plan_in_processes(
+      scenario, space, machine, [] { return EstimateStep(made_up); }, 3);
+  CHECK(many.combinations == one.combinations);
+  CHECK(many.refused_by == one.refused_by);
+  CHECK(many.too_large == one.too_large);
+  REQUIRE(many.fitting.size() == one.fitting.size());
+  for (size_t i = 0; i < one.fitting.size(); ++i) {
+    CHECK(plan_overrides(many.fitting[i].point, true) ==
+          plan_overrides(one.fitting[i].point, true));
+    CHECK(many.fitting[i].figures.peak_bytes == one.fitting[i].figures.peak_bytes);
+    CHECK(many.fitting[i].figures.parts.total() == one.fitting[i].figures.parts.total());
+  }
+  REQUIRE(many.closest.has_value() == one.closest.has_value());
+  CHECK(many.closest->figures.peak_bytes == one.closest->figures.peak_bytes);
 }
 
 TEST_CASE("the front has what none beats in throughput, memory and dropped tokens at once") {
