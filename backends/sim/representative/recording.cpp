@@ -156,7 +156,7 @@ RankRecord record_rank(const RecordingSetup& setup, int64_t rank, int64_t step, 
   const Coordinates at = setup.grid.coordinates(rank);
   const Communicators communicators = make_communicators(device, setup.grid, scenario);
   const std::vector<int64_t> moe = moe_layers(model, {range});
-  StepFigures figures(context, moe, model.moe_layer_config.num_experts, false);
+  StepFigures figures(context, moe, model.moe_layer_config.num_experts, false, false);
   BalanceState balance(context, model, moe, figures.balance(), communicators.balance.get());
   ParameterSet parameters;
   const TensorParallel tp(communicators.tp.get(), scenario.distributed_config.sequence_parallel);

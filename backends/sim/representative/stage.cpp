@@ -45,7 +45,7 @@ struct StageProgram::Inside {
         moe(moe_layers(scenario.model_config,
                        rank_layers(scenario.model_config, scenario.distributed_config,
                                    setup.grid.coordinates(rank).pp))),
-        figures(context, moe, scenario.model_config.moe_layer_config.num_experts, false),
+        figures(context, moe, scenario.model_config.moe_layer_config.num_experts, false, false),
         balance(context, scenario.model_config, moe, figures.balance(),
                 communicators.balance.get()),
         model(parameters,
