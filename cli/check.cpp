@@ -41,9 +41,12 @@ void print_model(std::ostream& out, const Scenario& s) {
         moe.capacity_factor
             ? fmt::format("capacity factor {}, drop by {}", *moe.capacity_factor, moe.drop_policy)
             : "nothing dropped";
-    out << fmt::format("             {} MoE layers, every {}: {} experts of width {}, top-{}, {}\n",
-                       m.num_moe_layers(), moe.moe_every_k_layers, moe.num_experts,
-                       m.expert_width(), moe.top_k, capacity);
+    out << fmt::format(
+        "             {} MoE layers, every {}{}: {} experts of width {}, top-{}, {}\n",
+        m.num_moe_layers(), moe.moe_every_k_layers,
+        moe.first_dense_layers > 0 ? fmt::format(" after the first {}", moe.first_dense_layers)
+                                   : "",
+        moe.num_experts, m.expert_width(), moe.top_k, capacity);
   } else {
     out << "             dense: no MoE layers\n";
   }

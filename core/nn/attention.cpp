@@ -2,6 +2,7 @@
 
 #include "core/base/error.h"
 #include "core/nn/norm.h"
+#include "core/nn/rotary_angles.h"
 
 namespace moetwin {
 
@@ -12,70 +13,105 @@ Attention::Attention(ParameterSet& parameters, const ModelConfig& model, const s
   heads_.query_heads = model.num_attention_heads / tp.size();
   heads_.kv_heads = model.kv_heads() / tp.size();
   heads_.head_dim = model.dim_per_head();
+  heads_.value_dim = model.value_dim();
   heads_.sequence_length = model.sequence_length;
   heads_.epsilon = model.norm_epsilon;
-  rotary_ = model.position_embedding == "rotary";
-  rotary_base_ = model.rotary_base;
-  rotary_scaling_ = model.rotary_scaling_factor;
-  qk_norm_ = model.qk_norm;
+  heads_.scale = score_scale(model);
   const int64_t queries = model.num_attention_heads * heads_.head_dim;
   const int64_t keys = model.kv_heads() * heads_.head_dim;
-  qkv_ = Linear(parameters,
-                {name + ".qkv",
-                 model.hidden_size,
-                 queries + 2 * keys,
-                 model.attention_bias,
-                 model.init_std,
-                 block,
-                 LinearSplit::columns,
-                 {queries, keys, keys}},
-                tp);
+  if (model.latent()) {
+    latent_.emplace(parameters, model, name, block, tp);
+  } else {
+    rotary_ = model.position_embedding == "rotary";
+    angles_ = rotary_angles(model, heads_.head_dim);
+    qk_norm_ = model.qk_norm;
+    norm_over_all_ = model.qk_norm_over == "projection";
+    qkv_ = Linear(parameters,
+                  {name + ".qkv",
+                   model.hidden_size,
+                   queries + 2 * keys,
+                   model.attention_bias,
+                   model.init_std,
+                   block,
+                   LinearSplit::columns,
+                   {queries, keys, keys}},
+                  tp);
+  }
   out_ = Linear(parameters,
-                {name + ".out", queries, model.hidden_size, model.attention_bias, output_init_std,
-                 block, LinearSplit::rows},
+                {name + ".out", model.num_attention_heads * heads_.value_dim, model.hidden_size,
+                 model.attention_bias, output_init_std, block, LinearSplit::rows},
                 tp);
   if (qk_norm_) {
+    require(!norm_over_all_ || (tp.size() == 1 && queries == keys),
+            "a norm over all heads sees all of them, as many keys as queries");
+    const int64_t size = norm_attr().head_dim;
     const AxisUse tensor = tp.on_parts();
-    gamma_q_ = &add_vector(parameters, name + ".q_norm.gamma", heads_.head_dim, 1, block, tensor);
-    gamma_k_ = &add_vector(parameters, name + ".k_norm.gamma", heads_.head_dim, 1, block, tensor);
+    gamma_q_ = &add_vector(parameters, name + ".q_norm.gamma", size, 1, block, tensor);
+    gamma_k_ = &add_vector(parameters, name + ".k_norm.gamma", size, 1, block, tensor);
   }
 }
 
 RotaryAttr Attention::rotary_attr(bool inverse) const {
   RotaryAttr attr;
+  static_cast<RotaryAngles&>(attr) = angles_;
   attr.query_heads = heads_.query_heads;
   attr.kv_heads = heads_.kv_heads;
   attr.head_dim = heads_.head_dim;
   attr.sequence_length = heads_.sequence_length;
-  attr.base = rotary_base_;
-  attr.scaling_factor = rotary_scaling_;
   attr.inverse = inverse;
   return attr;
+}
+
+HeadsAttr Attention::norm_attr() const {
+  if (!norm_over_all_) return heads_;
+  HeadsAttr all = heads_;
+  all.query_heads = all.kv_heads = 1;
+  all.head_dim = all.value_dim = heads_.query_heads * heads_.head_dim;
+  return all;
 }
 
 void Attention::core(Context& context, Saved& saved) const {
   const int64_t tokens = saved.qkv.shape[0];
   saved.out =
-      context.activation({tokens, heads_.query_heads * heads_.head_dim}, "attention output");
+      context.activation({tokens, heads_.query_heads * heads_.value_dim}, "attention output");
   saved.lse = context.memory.allocate({tokens, heads_.query_heads}, context.real(),
                                       MemoryClass::activations, "attention log-sum-exp");
   saved.kept = context.launch_keeping(attention(saved.qkv, saved.out, saved.lse, heads_));
 }
 
-Tensor Attention::forward(Context& context, const Tensor& x, Saved& saved) const {
-  const int64_t tokens = x.shape[0];
-  saved.x = x;
+void Attention::project(Context& context, const Tensor& x, Saved& saved) const {
+  if (latent_) {
+    saved.qkv = latent_->forward(context, x, saved.latent);
+    return;
+  }
   saved.qkv = qkv_.forward(context, x);
   if (qk_norm_) {
+    const HeadsAttr attr = norm_attr();
     saved.projected = saved.qkv;
     saved.qkv = context.activation(saved.projected.shape, "normed qkv");
     saved.norm_rstd =
-        context.memory.allocate({tokens, heads_.query_heads + heads_.kv_heads}, context.real(),
+        context.memory.allocate({x.shape[0], attr.query_heads + attr.kv_heads}, context.real(),
                                 MemoryClass::activations, "qk norm rstd");
     context.launch(qk_norm(saved.projected, gamma_q_->value, gamma_k_->value, saved.qkv,
-                           saved.norm_rstd, heads_));
+                           saved.norm_rstd, attr));
   }
   if (rotary_) context.launch(rotary(saved.qkv, rotary_attr(false)));
+}
+
+Tensor Attention::project_back(Context& context, const Saved& saved, const Tensor& d_qkv) const {
+  if (latent_) return latent_->backward(context, saved.x, saved.latent, d_qkv);
+  if (rotary_) context.launch(rotary(d_qkv, rotary_attr(true)));
+  if (!qk_norm_) return qkv_.backward(context, saved.x, d_qkv);
+  Tensor d_projected = context.activation(saved.qkv.shape, "projected qkv gradient");
+  context.launch(qk_norm_backward(saved.projected, gamma_q_->value, gamma_k_->value,
+                                  saved.norm_rstd, d_qkv, d_projected, gamma_q_->gradient,
+                                  gamma_k_->gradient, norm_attr()));
+  return qkv_.backward(context, saved.x, d_projected);
+}
+
+Tensor Attention::forward(Context& context, const Tensor& x, Saved& saved) const {
+  saved.x = x;
+  project(context, x, saved);
   core(context, saved);
   return out_.forward(context, saved.out);
 }
@@ -88,13 +124,7 @@ Tensor Attention::backward(Context& context, Saved& saved, const Tensor& dy) con
   Tensor d_out = out_.backward(context, saved.out, dy);
   Tensor d_qkv = context.activation(saved.qkv.shape, "qkv gradient");
   context.launch(attention_backward(saved.qkv, saved.out, saved.lse, d_out, d_qkv, heads_));
-  if (rotary_) context.launch(rotary(d_qkv, rotary_attr(true)));
-  if (!qk_norm_) return qkv_.backward(context, saved.x, d_qkv);
-  Tensor d_projected = context.activation(saved.qkv.shape, "projected qkv gradient");
-  context.launch(qk_norm_backward(saved.projected, gamma_q_->value, gamma_k_->value,
-                                  saved.norm_rstd, d_qkv, d_projected, gamma_q_->gradient,
-                                  gamma_k_->gradient, heads_));
-  return qkv_.backward(context, saved.x, d_projected);
+  return project_back(context, saved, d_qkv);
 }
 
 }  // namespace moetwin

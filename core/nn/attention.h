@@ -1,8 +1,11 @@
 #pragma once
-// Causal multi-head self-attention: packed projection, optional QK norm and rotary positions,
-// output projection. Under TP each rank has its heads, queries beside their keys and values, and
-// leaves a partial sum.
+// Causal multi-head self-attention: packed projection, optional QK norm and rotary positions, or
+// the projections of latent attention; output projection. Under TP each rank has its heads, queries
+// beside their keys and values, and leaves a partial sum.
 
+#include <optional>
+
+#include "core/nn/latent_projection.h"
 #include "core/nn/linear.h"
 #include "core/ops/attention.h"
 #include "core/scenario/scenario.h"
@@ -15,6 +18,7 @@ class Attention {
     Tensor x;          ///< input of the projection
     Tensor projected;  ///< before QK norm (only with it)
     Tensor norm_rstd;
+    LatentProjection::Saved latent;
     Tensor qkv;       ///< what attention reads
     Tensor out, lse;  ///< made again by the backward where they were dropped (recompute)
     Tensor kept;      ///< by other frameworks' kernels: score matrices
@@ -27,13 +31,19 @@ class Attention {
   Tensor backward(Context& context, Saved& saved, const Tensor& dy) const;
 
  private:
+  /// x -> saved.qkv, and the way back from its gradient to that of x.
+  void project(Context& context, const Tensor& x, Saved& saved) const;
+  Tensor project_back(Context& context, const Saved& saved, const Tensor& d_qkv) const;
   RotaryAttr rotary_attr(bool inverse) const;
+  /// As qk_norm counts heads: one of each where a norm is over all of them.
+  HeadsAttr norm_attr() const;
   /// Scores, softmax, values: writes saved.out and saved.lse from saved.qkv.
   void core(Context& context, Saved& saved) const;
   HeadsAttr heads_;
-  bool rotary_ = false, qk_norm_ = false;
-  double rotary_base_ = 10000, rotary_scaling_ = 1;
-  Linear qkv_, out_;
+  bool rotary_ = false, qk_norm_ = false, norm_over_all_ = false;
+  RotaryAngles angles_;
+  std::optional<LatentProjection> latent_;
+  Linear qkv_, out_;  ///< qkv_: but for latent attention
   Parameter* gamma_q_ = nullptr;
   Parameter* gamma_k_ = nullptr;
 };

@@ -36,7 +36,8 @@ Linear::Linear(ParameterSet& parameters, const LinearConfig& config, const Tenso
   Parameter weight;
   weight.name = config.name + ".weight";
   weight.block = config.block;
-  weight.tensor = columns || rows ? tp.split() : AxisUse::same;
+  const bool copied = config.split == LinearSplit::copied;
+  weight.tensor = columns || rows ? tp.split() : copied ? tp.on_parts() : AxisUse::same;
   weight.shape = {in_, out_};
   weight.global = {1, config.in, config.out};
   weight.offset = {0, rows ? tp.rank() * in_ : 0, 0};
@@ -49,7 +50,7 @@ Linear::Linear(ParameterSet& parameters, const LinearConfig& config, const Tenso
   bias.name = config.name + ".bias";
   bias.block = config.block;
   // That of a row-parallel layer sees the gradient of the whole sum on every rank.
-  bias.tensor = columns ? tp.split() : AxisUse::same;
+  bias.tensor = columns ? tp.split() : copied ? tp.on_parts() : AxisUse::same;
   bias.one_dimensional = true;
   bias.shape = {out_};
   bias.global = {1, 1, config.out};

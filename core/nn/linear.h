@@ -12,6 +12,7 @@ enum class LinearSplit : uint8_t {
   none,
   columns,  ///< each rank makes a part of the outputs
   rows,     ///< each rank reads a part of the inputs and leaves a partial sum; the lowest adds b
+  copied,   ///< whole on every rank, for its heads: gradients, of x too, are partial sums
 };
 
 struct LinearConfig {

@@ -24,6 +24,11 @@ Norm::Norm(ParameterSet& parameters, const ModelConfig& model, const std::string
     beta_ = &add_vector(parameters, name + ".beta", model.hidden_size, 0, block, tensor);
 }
 
+Norm::Norm(ParameterSet& parameters, const std::string& name, int64_t size, double epsilon,
+           int64_t block, AxisUse tensor)
+    : attr_{NormKind::rms, epsilon},
+      gamma_(&add_vector(parameters, name + ".gamma", size, 1, block, tensor)) {}
+
 Tensor Norm::forward(Context& context, const Tensor& x, Saved& saved) const {
   Tensor y = context.activation(x.shape, "norm output");
   const auto statistic = [&](const char* name) {

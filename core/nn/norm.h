@@ -19,6 +19,9 @@ class Norm {
   /// `tensor`: what the ranks of a TP group see, all tokens or slices.
   Norm(ParameterSet& parameters, const ModelConfig& model, const std::string& name, int64_t block,
        AxisUse tensor = AxisUse::same);
+  /// An RMS norm of `size` elements.
+  Norm(ParameterSet& parameters, const std::string& name, int64_t size, double epsilon,
+       int64_t block, AxisUse tensor);
 
   /// x [T,H] -> [T,H].
   Tensor forward(Context& context, const Tensor& x, Saved& saved) const;

@@ -13,15 +13,12 @@ constexpr Operand kBackward[] = {{"qkv", Access::read},
                                  {"d_out", Access::read},
                                  {"d_qkv", Access::write}};
 
-HeadSizes sizes_of(const OpCall& c) {
-  const auto a = c.get<HeadsAttr>();
-  return {a.query_heads, a.kv_heads, a.head_dim, a.sequence_length};
-}
+HeadSizes sizes_of(const OpCall& c) { return moetwin::sizes_of(c.get<HeadsAttr>()); }
 void check_forward(const OpCall& c) {
   const Check check(c);
   const HeadSizes h = sizes_of(c);
   const int64_t tokens = check_heads(check, 0, h);
-  check.shape(1, {tokens, h.query * h.dim});
+  check.shape(1, {tokens, h.query * h.value});
   check.dtype(1, c[0].dtype);
   check.shape(2, {tokens, h.query});
   check.real_of(2, 0);
@@ -40,7 +37,7 @@ AttentionWork work_of(const OpCall& c) {
   AttentionWork w;
   w.dtype = c[0].dtype;
   w.sequence = h.sequence;
-  w.head_dim = h.dim;
+  w.head_dim = (h.dim + h.value) / 2;  // half of the products are with values
   w.heads = c[0].shape[0] / h.sequence * h.query;
   w.operand_bytes = traffic(c);
   return w;
@@ -60,9 +57,10 @@ int64_t saved_forward(const OpCall& c, const KernelChoice& choice) {
 }
 /// d_out . out for every row, and for 16-bit types the query gradient while it is summed up.
 int64_t workspace_backward(const OpCall& c) {
+  const HeadSizes h = sizes_of(c);
   const int64_t real = dtype_size(real_dtype(c[0].dtype));
   const bool narrow = dtype_size(c[0].dtype) < 4;
-  return c[2].elements() * real + (narrow ? c[1].elements() * real : 0);
+  return c[2].elements() * real + (narrow ? c[1].shape[0] * h.query * h.dim * real : 0);
 }
 
 }  // namespace

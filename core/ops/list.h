@@ -29,6 +29,8 @@
   X(attention)                \
   X(attention_backward)       \
   X(rotary)                   \
+  X(latent_qkv)               \
+  X(latent_qkv_backward)      \
   X(router_input)             \
   X(router_input_backward)    \
   X(router_select)            \

@@ -21,11 +21,13 @@ OpCall norm_backward(const Tensor& x, const Tensor& gamma, const Tensor& mean, c
                      const Tensor& dy, const Tensor& dx, const Tensor& d_gamma,
                      const Tensor& d_beta, NormAttr attr);
 
-/// Packed projections: qkv [T, (nq + 2 nkv) D], heads in the order q..., k..., v....
+/// Packed projections: qkv [T, (nq + nkv) D + nkv Dv], heads in the order q..., k..., v....
 struct HeadsAttr {
   int64_t query_heads = 0, kv_heads = 0, head_dim = 0, sequence_length = 0;
   double epsilon = 1e-5;
   double scale = 0;
+  int64_t value_dim = 0;  ///< Dv; 0: D
+  int64_t value_width() const { return value_dim ? value_dim : head_dim; }
 };
 
 /// Per-head RMS norm of the query and key heads; value heads are copied. gamma_q, gamma_k [D]; rstd

@@ -18,13 +18,11 @@ constexpr Operand kBackward[] = {{"qkv", Access::read},
                                  {"d_gamma_q", Access::read_write},
                                  {"d_gamma_k", Access::read_write}};
 
-HeadSizes sizes_of(const OpCall& c) {
-  const auto a = c.get<HeadsAttr>();
-  return {a.query_heads, a.kv_heads, a.head_dim, a.sequence_length};
-}
+HeadSizes sizes_of(const OpCall& c) { return moetwin::sizes_of(c.get<HeadsAttr>()); }
 void check_common(const OpCall& c, const Check& check, int rstd) {
   const HeadSizes h = sizes_of(c);
   const int64_t tokens = check_heads(check, 0, h);
+  check.that(h.value == h.dim, "values are as wide as keys");
   for (int i : {1, 2}) check.shape(i, {h.dim}), check.same_or_real(i, 0);
   check.shape(rstd, {tokens, h.query + h.key});
   check.real_of(rstd, 0);
@@ -52,7 +50,7 @@ void kernels(const OpCall& c, const KernelChoice& choice, KernelList& out) {
     return;
   }
   for (int64_t heads : {h.query, h.key}) {
-    const double share = static_cast<double>(heads) / static_cast<double>(h.query + 2 * h.key);
+    const double share = static_cast<double>(heads * h.dim) / static_cast<double>(h.width());
     out.push_back(simple_kernel(KernelKind::reduction, d, flop * n * share,
                                 operands * bytes_of(c[0]) * share));
   }

@@ -9,9 +9,9 @@ constexpr Operand kOperands[] = {{"qkv", Access::read_write}};
 void check(const OpCall& c) {
   const Check check(c);
   const auto a = c.get<RotaryAttr>();
-  check_heads(check, 0, {a.query_heads, a.kv_heads, a.head_dim, a.sequence_length});
+  check_heads(check, 0, {a.query_heads, a.kv_heads, a.head_dim, a.head_dim, a.sequence_length});
   check.that(a.head_dim % 2 == 0, "rotary needs an even head size");
-  check.that(a.base > 0 && a.scaling_factor > 0, "base and scaling factor are positive");
+  check.that(a.valid(), "base, scaling factor and magnitude are positive, the ramp rises");
 }
 void kernels(const OpCall& c, const KernelChoice& choice, KernelList& out) {
   const auto a = c.get<RotaryAttr>();

@@ -14,6 +14,9 @@ void add_moe_keys(KeyList& list) {
   list.key(MOETWIN_KEY(model_config.moe_layer_config.moe_every_k_layers),
            "Layer i, from 0, is an MoE layer where i mod n = n - 1.")
       .between(1, 1 << 16);
+  list.key(MOETWIN_KEY(model_config.moe_layer_config.first_dense_layers),
+           "So many layers at the start are dense, whatever moe_every_k_layers says.")
+      .between(0, 1 << 16);
   list.key(MOETWIN_KEY(model_config.moe_layer_config.aux_loss_factor),
            "Coefficient of the balance loss E * sum(f_i * P_i), mean over MoE layers; 0: off.")
       .at_least(0);
@@ -73,6 +76,46 @@ void add_moe_keys(KeyList& list) {
       .at_least(0);
 }
 
+void add_latent_keys(KeyList& list) {
+  list.section("model_config.latent_attention",
+               "Widths of multi-head latent attention, in the names of DeepSeek's config.json.");
+  list.key(MOETWIN_KEY(model_config.latent_attention.q_lora_rank),
+           "Width of the queries' latent; 0: queries straight from the input.")
+      .between(0, 1 << 20);
+  list.key(MOETWIN_KEY(model_config.latent_attention.kv_lora_rank),
+           "Width of the latent that keys and values share.")
+      .between(1, 1 << 20);
+  list.key(MOETWIN_KEY(model_config.latent_attention.qk_nope_head_dim),
+           "Elements of a query or key head without positions.")
+      .between(0, 1 << 16);
+  list.key(MOETWIN_KEY(model_config.latent_attention.qk_rope_head_dim),
+           "Elements of a query head that are rotated; all heads share one key of it.")
+      .between(2, 1 << 16);
+  list.key(MOETWIN_KEY(model_config.latent_attention.v_head_dim), "Elements of a value head.")
+      .between(1, 1 << 16);
+}
+
+void add_yarn_keys(KeyList& list) {
+  list.section("model_config.yarn", "Rotary frequencies with rotary_scaling yarn.");
+  list.key(MOETWIN_KEY(model_config.yarn.original_sequence_length),
+           "Length that the frequencies were trained for.")
+      .in("tokens")
+      .between(1, 1 << 24);
+  list.key(MOETWIN_KEY(model_config.yarn.beta_fast),
+           "Frequencies with at least so many turns in that length stay as they are.")
+      .above(0);
+  list.key(MOETWIN_KEY(model_config.yarn.beta_slow),
+           "Those with at most so many are divided by rotary_scaling_factor.")
+      .above(0);
+  list.key(MOETWIN_KEY(model_config.yarn.mscale),
+           "With mscale_all_dim: cosines and sines are multiplied by m(mscale) / "
+           "m(mscale_all_dim), where m(x) = 0.1 x ln(factor) + 1; 0: by m(1).")
+      .at_least(0);
+  list.key(MOETWIN_KEY(model_config.yarn.mscale_all_dim),
+           "Scores of latent attention are multiplied by m(mscale_all_dim)^2; 0: they are not.")
+      .at_least(0);
+}
+
 }  // namespace
 
 void add_model_keys(KeyList& list) {
@@ -89,6 +132,10 @@ void add_model_keys(KeyList& list) {
   list.key(MOETWIN_KEY(model_config.head_dim),
            "Width of one head; 0: hidden_size / num_attention_heads.")
       .between(0, 1 << 16);
+  list.key(MOETWIN_KEY(model_config.attention),
+           "Kind of attention; widths of the latent kind are "
+           "those of latent_attention.")
+      .one_of({"multi_head", "multi_head_latent"});
   list.key(MOETWIN_KEY(model_config.ffn_hidden_size), "Width of the dense FFN; 0: 4 * hidden_size.")
       .between(0, 1 << 24);
   list.key(MOETWIN_KEY(model_config.vocab_size), "Size of the vocabulary.")
@@ -105,13 +152,19 @@ void add_model_keys(KeyList& list) {
       .one_of({"learned", "rotary", "none"});
   list.key(MOETWIN_KEY(model_config.rotary_base), "Base of the rotary frequencies.").above(1);
   list.key(MOETWIN_KEY(model_config.rotary_scaling_factor),
-           "Linear position interpolation: positions are divided by it.")
+           "By how much longer sequences may be than those the rotary frequencies are for.")
       .above(0);
+  list.key(MOETWIN_KEY(model_config.rotary_scaling),
+           "How the factor enters; linear: positions are divided by it, yarn: by frequency.")
+      .one_of({"linear", "yarn"});
   list.key(MOETWIN_KEY(model_config.activation), "Activation of the dense FFN.")
       .one_of({"gelu", "gelu_tanh", "swiglu"});
   list.key(MOETWIN_KEY(model_config.attention_bias), "Biases of the attention projections.");
   list.key(MOETWIN_KEY(model_config.ffn_bias), "Biases of the dense FFN.");
-  list.key(MOETWIN_KEY(model_config.qk_norm), "RMS norm of queries and keys per head.");
+  list.key(MOETWIN_KEY(model_config.qk_norm), "RMS norm of queries and keys.");
+  list.key(MOETWIN_KEY(model_config.qk_norm_over),
+           "What that norm is over: each head, or the whole projection (as in OLMoE).")
+      .one_of({"head", "projection"});
   list.key(MOETWIN_KEY(model_config.tie_embeddings), "LM head shares the token embedding.");
   list.key(MOETWIN_KEY(model_config.embedding_offset),
            "Added to every element of the embedding's output, in evaluation too: a mean that all "
@@ -122,6 +175,8 @@ void add_model_keys(KeyList& list) {
       .below(1);
   list.key(MOETWIN_KEY(model_config.init_std), "Standard deviation of initial weights.")
       .at_least(0);
+  add_latent_keys(list);
+  add_yarn_keys(list);
   add_moe_keys(list);
 }
 

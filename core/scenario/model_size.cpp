@@ -18,12 +18,34 @@ int64_t ffn_parameters(int64_t hidden, int64_t width, bool gated, bool bias,
   return n;
 }
 
+// What of an attention layer is whole on every rank of a TP group and summed over it: latents'
+// projections and norms, or QK norms.
+int64_t attention_on_parts(const ModelConfig& m) {
+  const LatentAttentionConfig& l = m.latent_attention;
+  if (m.latent())
+    return m.hidden_size * (l.q_lora_rank + l.kv_lora_rank + l.qk_rope_head_dim) + l.q_lora_rank +
+           l.kv_lora_rank;
+  if (!m.qk_norm) return 0;
+  const bool all = m.qk_norm_over == "projection";
+  return m.dim_per_head() * (all ? m.num_attention_heads + m.kv_heads() : 2);
+}
+
+// Elements of the matrices that make `heads` heads (and `kv` of keys) and read their values.
+int64_t attention_matrices(const ModelConfig& m, int64_t heads, int64_t kv) {
+  const LatentAttentionConfig& l = m.latent_attention;
+  const int64_t out = heads * m.value_dim() * m.hidden_size;
+  if (!m.latent()) return out + m.hidden_size * (heads + 2 * kv) * m.dim_per_head();
+  const int64_t from = l.q_lora_rank ? l.q_lora_rank : m.hidden_size;
+  return out +
+         heads * (from * m.dim_per_head() + l.kv_lora_rank * (l.qk_nope_head_dim + l.v_head_dim));
+}
+
 ParameterCount count(const Scenario& s, const ParallelSizes& sizes,
                      const std::vector<LayerRange>& ranges, bool has_embedding, bool has_head,
                      int64_t local_experts, int64_t hidden_row) {
   const ModelConfig& m = s.model_config;
   const MoeLayerConfig& moe = m.moe_layer_config;
-  const int64_t h = m.hidden_size, tp = sizes.tp, hd = m.dim_per_head();
+  const int64_t h = m.hidden_size, tp = sizes.tp;
   const int64_t heads = m.num_attention_heads / tp, kv = m.kv_heads() / tp;
   const int64_t norm = m.normalization == "rmsnorm" ? h : 2 * h;
   const int64_t table = (m.vocab_size + tp - 1) / tp * h;
@@ -32,10 +54,8 @@ ParameterCount count(const Scenario& s, const ParallelSizes& sizes,
   for (const LayerRange& range : ranges)
     for (int64_t i = range.first; i < range.end(); ++i) layers.push_back(i);
   for (const int64_t i : layers) {
-    const int64_t packed = (heads + 2 * kv) * hd;
-    n.attention += h * packed + heads * hd * h;
-    if (m.attention_bias) n.attention += packed + h;
-    if (m.qk_norm) n.attention += 2 * hd;
+    n.attention += attention_matrices(m, heads, kv) + attention_on_parts(m);
+    if (m.attention_bias) n.attention += (heads + 2 * kv) * m.dim_per_head() + h;
     n.norm += 2 * norm;
     const bool is_moe = m.is_moe_layer(i);
     if (!is_moe || moe.dense_ffn_beside_moe)
@@ -120,7 +140,8 @@ int64_t expert_shards(const Scenario& scenario, const ParallelSizes& sizes, int6
 }
 
 namespace {
-// Shards of what is summed over TP too: routers, QK norms and, with sequence parallelism, norms.
+// Shards of what is summed over TP too: routers, QK norms, latents and, with sequence parallelism,
+// norms.
 int64_t stage_shards(const Scenario& scenario, const ParallelSizes& sizes, int64_t gpus_per_node) {
   const int64_t ranks = sizes.ddp * sizes.tp;
   if (!sharding_of(scenario.distributed_config).inside_node) return ranks;
@@ -136,7 +157,7 @@ StateBytes dense_state_bytes(const Scenario& scenario, const ParallelSizes& size
   const int64_t shards = dense_shards(scenario, sizes, gpus_per_node);
   const int64_t stage = stage_shards(scenario, sizes, gpus_per_node);
   const BytesPerParameter each = bytes_per_parameter(scenario.training_config);
-  int64_t slices = model.qk_norm ? model.num_layers / sizes.pp * 2 * model.dim_per_head() : 0;
+  int64_t slices = model.num_layers / sizes.pp * attention_on_parts(model);
   if (scenario.distributed_config.sequence_parallel) slices += on_rank.norm;
   StateBytes bytes = state_bytes(scenario, each, on_rank.dense() - on_rank.router - slices, shards);
   bytes += state_bytes(scenario, each, slices, stage);
@@ -155,14 +176,20 @@ ForwardFlop forward_flop_per_token(const Scenario& s) {
   const MoeLayerConfig& moe = m.moe_layer_config;
   const double h = static_cast<double>(m.hidden_size), layers = static_cast<double>(m.num_layers);
   const double moe_layers = static_cast<double>(m.num_moe_layers());
-  const double queries = static_cast<double>(m.num_attention_heads * m.dim_per_head());
-  const double keys = static_cast<double>(m.kv_heads() * m.dim_per_head());
+  const LatentAttentionConfig& latent = m.latent_attention;
+  const int64_t down =
+      m.latent()
+          ? m.hidden_size * (latent.q_lora_rank + latent.kv_lora_rank + latent.qk_rope_head_dim)
+          : 0;
   const auto ffn = [h](const std::string& activation, int64_t width) {
     return (activation == "swiglu" ? 6 : 4) * h * static_cast<double>(width);
   };
   ForwardFlop f;
-  f.projections = layers * 2 * h * (2 * queries + 2 * keys);
-  f.scores = layers * 4 * static_cast<double>(m.sequence_length) * queries;
+  f.projections =
+      layers * 2 *
+      static_cast<double>(down + attention_matrices(m, m.num_attention_heads, m.kv_heads()));
+  f.scores = layers * 2 * static_cast<double>(m.sequence_length) *
+             static_cast<double>(m.num_attention_heads * (m.dim_per_head() + m.value_dim()));
   if (s.routing.source == "learned")
     f.router = moe_layers * 2 * h * static_cast<double>(moe.num_experts);
   f.experts =

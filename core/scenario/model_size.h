@@ -13,7 +13,8 @@ namespace moetwin {
 struct ParameterCount {
   int64_t embedding = 0;  ///< V x H, and S x H learned positions
   int64_t head = 0;       ///< V x H of the LM head where it is not the embedding's table
-  int64_t attention = 0;  ///< qkv and output projections, their biases, QK norm
+  int64_t attention =
+      0;  ///< projections of any kind, their biases, norms of queries, keys, latents
   int64_t norm = 0;
   int64_t dense_ffn = 0;
   int64_t router = 0;  ///< H x E a layer; scripted routers have none
@@ -66,8 +67,8 @@ StateBytes expert_state_bytes(const Scenario& scenario, const ParallelSizes& siz
 /// Model FLOP of the forward of one token (semantics 7): matrix multiplications only, a
 /// multiply-add is 2, scores and values over the full sequence. All layers together.
 struct ForwardFlop {
-  double projections = 0;  ///< qkv and output
-  double scores = 0;       ///< q k^T and p v over the full sequence: 4 x S x heads x head_dim
+  double projections = 0;  ///< qkv and output, or those of latent attention
+  double scores = 0;       ///< q k^T and p v over the full sequence: 2 x S x heads x (D + Dv)
   double router = 0;       ///< 2 x H x E
   double experts = 0;      ///< k x 4HF (6HF gated)
   double shared_expert = 0;

@@ -17,6 +17,7 @@ inline const std::string kTraining = "training_config.";
 std::string divisors_text(int64_t n);
 
 void add_model_rules(std::vector<Rule>& rules);
+void add_attention_rules(std::vector<Rule>& rules);
 void add_pipeline_rules(std::vector<Rule>& rules);
 void add_moe_rules(std::vector<Rule>& rules);
 void add_run_rules(std::vector<Rule>& rules);

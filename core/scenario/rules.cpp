@@ -26,6 +26,7 @@ std::string divisors_text(int64_t n) {
 std::vector<Rule> scenario_rules() {
   std::vector<Rule> rules;
   add_model_rules(rules);
+  add_attention_rules(rules);
   add_pipeline_rules(rules);
   add_moe_rules(rules);
   add_run_rules(rules);

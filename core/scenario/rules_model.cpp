@@ -1,6 +1,8 @@
 // Rules of the dense part of the model and of how it is split.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/base/units.h"
 #include "core/scenario/rule_list.h"
 
@@ -11,8 +13,11 @@ namespace {
 double estimated_parameters(const ModelConfig& m) {
   const double h = m.hidden_size, layers = m.num_layers, moe_layers = m.num_moe_layers();
   const MoeLayerConfig& moe = m.moe_layer_config;
-  const double attention =
-      2 * h * double(m.dim_per_head()) * (double(m.num_attention_heads) + double(m.kv_heads()));
+  const LatentAttentionConfig& latent = m.latent_attention;
+  const double narrow = double(m.latent() ? latent.q_lora_rank + latent.kv_lora_rank : 0);
+  const double attention = 2 * std::max(h, narrow) *
+                           double(std::max(m.dim_per_head(), m.value_dim())) *
+                           (double(m.num_attention_heads) + double(m.kv_heads()));
   const double dense = (m.activation == "swiglu" ? 3 : 2) * h * double(m.ffn_width());
   const double expert = (moe.expert_activation == "swiglu" ? 3 : 2) * h * double(m.expert_width());
   return double(m.vocab_size) * h + layers * attention + (layers - moe_layers) * dense +
@@ -21,7 +26,7 @@ double estimated_parameters(const ModelConfig& m) {
 
 std::string heads_fault(const Scenario& s, const Problems&) {
   const ModelConfig& m = s.model_config;
-  if (m.head_dim != 0 || m.hidden_size % m.num_attention_heads == 0) return "";
+  if (m.latent() || m.head_dim != 0 || m.hidden_size % m.num_attention_heads == 0) return "";
   return fmt::format(
       "num_attention_heads {} does not divide hidden_size {} (rest {}); legal "
       "num_attention_heads: {}; or give head_dim",
@@ -40,7 +45,7 @@ std::string kv_heads_fault(const Scenario& s, const Problems&) {
 
 std::string rotary_fault(const Scenario& s, const Problems&) {
   const ModelConfig& m = s.model_config;
-  if (m.position_embedding != "rotary" || m.dim_per_head() % 2 == 0) return "";
+  if (m.latent() || m.position_embedding != "rotary" || m.dim_per_head() % 2 == 0) return "";
   return fmt::format(
       "rotary positions turn pairs, but the head width is {} ({}); legal: an even head width, or "
       "position_embedding learned, none",

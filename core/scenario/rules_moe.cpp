@@ -20,7 +20,13 @@ std::string top_k_fault(const Scenario& s, const Problems&) {
 
 std::string every_fault(const Scenario& s, const Problems&) {
   const MoeLayerConfig& moe = s.model_config.moe_layer_config;
-  if (moe.num_experts == 0 || moe.moe_every_k_layers <= s.model_config.num_layers) return "";
+  if (moe.num_experts == 0 || s.model_config.num_moe_layers() > 0) return "";
+  if (moe.first_dense_layers > 0 && moe.moe_every_k_layers <= s.model_config.num_layers)
+    return fmt::format(
+        "of num_layers {}, the first {} are dense (first_dense_layers), and of the others none is "
+        "an MoE layer with moe_every_k_layers {}; legal: first_dense_layers of at most {}",
+        s.model_config.num_layers, moe.first_dense_layers, moe.moe_every_k_layers,
+        s.model_config.num_layers / moe.moe_every_k_layers * moe.moe_every_k_layers - 1);
   return fmt::format(
       "moe_every_k_layers {} exceeds num_layers {}: no layer would be an MoE layer; legal: 1 to {}",
       moe.moe_every_k_layers, s.model_config.num_layers, s.model_config.num_layers);
@@ -189,10 +195,11 @@ std::string experts_split_fault(const Scenario& s, const Problems&) {
 void add_moe_rules(std::vector<Rule>& rules) {
   const std::string experts = kMoe + "num_experts", k = kMoe + "top_k";
   rules.push_back({{k, experts}, "top_k is at most num_experts", false, top_k_fault});
-  rules.push_back({{kMoe + "moe_every_k_layers", kModel + "num_layers", experts},
-                   "moe_every_k_layers is at most num_layers",
-                   false,
-                   every_fault});
+  rules.push_back(
+      {{kMoe + "moe_every_k_layers", kMoe + "first_dense_layers", kModel + "num_layers", experts},
+       "moe_every_k_layers and first_dense_layers leave an MoE layer",
+       false,
+       every_fault});
   rules.push_back({{"routing.kept_groups", "routing.groups", experts, k},
                    "groups divides num_experts, and the kept groups hold at least top_k experts",
                    false,

@@ -16,6 +16,7 @@ struct MoeLayerConfig {
   int64_t num_experts = 0;                     ///< E; 0: a dense model without MoE layers
   int64_t top_k = 2;                           ///< k experts per token
   int64_t moe_every_k_layers = 1;              ///< layer i is MoE where i % n == n - 1
+  int64_t first_dense_layers = 0;              ///< the first layers are dense whatever i is
   double aux_loss_factor = 0.01;               ///< factor of E * sum f_i P_i, mean over MoE layers
   std::string aux_loss_scope = "micro_batch";  ///< micro_batch | sequence | global_batch
   double z_loss_factor = 0;           ///< factor of mean logsumexp(logits)^2, mean over MoE layers
@@ -37,36 +38,66 @@ struct MoeLayerConfig {
   double expert_init_scale = 1;            ///< multiplies the standard deviation of expert weights
 };
 
+/// `model_config.latent_attention`: widths of multi-head latent attention (DeepSeek-V2, arXiv
+/// 2405.04434), in the names of its config.json.
+struct LatentAttentionConfig {
+  int64_t q_lora_rank = 0;         ///< of the queries' latent; 0: queries straight from the input
+  int64_t kv_lora_rank = 512;      ///< of the latent that keys and values share
+  int64_t qk_nope_head_dim = 128;  ///< per head, without positions
+  int64_t qk_rope_head_dim = 64;   ///< per head, rotated; one key of it for all heads
+  int64_t v_head_dim = 128;
+};
+
+/// `model_config.yarn`: how rotary frequencies are stretched (Peng et al., arXiv 2309.00071).
+struct YarnConfig {
+  int64_t original_sequence_length = 4096;  ///< what the frequencies were trained for
+  double beta_fast = 32;      ///< frequencies with more turns than this in it stay as they are
+  double beta_slow = 1;       ///< those with fewer are divided by rotary_scaling_factor
+  double mscale = 0;          ///< with the next one: cosines x m(mscale) / m(mscale_all_dim)
+  double mscale_all_dim = 0;  ///< latent attention: scores x m(this)^2; m(x) = 0.1 x ln(factor) + 1
+};
+
 /// `model_config`: the transformer.
 struct ModelConfig {
   std::string model_type = "transformer_moe";
   int64_t hidden_size = 256;
   int64_t num_layers = 4;
   int64_t num_attention_heads = 4;
-  int64_t num_key_value_heads = 0;  ///< 0: as many as attention heads
-  int64_t head_dim = 0;             ///< 0: hidden_size / num_attention_heads
-  int64_t ffn_hidden_size = 0;      ///< dense FFN width; 0: 4 * hidden_size
+  int64_t num_key_value_heads = 0;       ///< 0: as many as attention heads
+  int64_t head_dim = 0;                  ///< 0: hidden_size / num_attention_heads
+  std::string attention = "multi_head";  ///< multi_head | multi_head_latent
+  LatentAttentionConfig latent_attention;
+  int64_t ffn_hidden_size = 0;  ///< dense FFN width; 0: 4 * hidden_size
   int64_t vocab_size = 256;
   int64_t sequence_length = 128;            ///< tokens of one training sequence
   std::string normalization = "layernorm";  ///< layernorm | rmsnorm
   double norm_epsilon = 1e-5;
   std::string position_embedding = "learned";  ///< learned | rotary | none
   double rotary_base = 10000;
-  double rotary_scaling_factor = 1;  ///< linear position interpolation: positions are divided by it
-  std::string activation = "gelu";   ///< gelu | gelu_tanh | swiglu (dense FFN)
-  bool attention_bias = true;        ///< biases of the attention projections
-  bool ffn_bias = true;              ///< biases of the dense FFN
-  bool qk_norm = false;              ///< per-head RMS norm of queries and keys
-  bool tie_embeddings = true;        ///< LM head shares the token embedding
-  double embedding_offset = 0;       ///< added to every element of the embedding's output
-  double dropout = 0;                ///< after embedding, attention and FFN/MoE, seeded per element
+  double rotary_scaling_factor = 1;       ///< by how much longer sequences are than the base is for
+  std::string rotary_scaling = "linear";  ///< linear (positions are divided by it) | yarn
+  YarnConfig yarn;
+  std::string activation = "gelu";    ///< gelu | gelu_tanh | swiglu (dense FFN)
+  bool attention_bias = true;         ///< biases of the attention projections
+  bool ffn_bias = true;               ///< biases of the dense FFN
+  bool qk_norm = false;               ///< RMS norm of queries and keys
+  std::string qk_norm_over = "head";  ///< head | projection (all heads together, as in OLMoE)
+  bool tie_embeddings = true;         ///< LM head shares the token embedding
+  double embedding_offset = 0;        ///< added to every element of the embedding's output
+  double dropout = 0;  ///< after embedding, attention and FFN/MoE, seeded per element
   double init_std = 0.02;
   MoeLayerConfig moe_layer_config;
 
   int64_t kv_heads() const {
     return num_key_value_heads ? num_key_value_heads : num_attention_heads;
   }
-  int64_t dim_per_head() const { return head_dim ? head_dim : hidden_size / num_attention_heads; }
+  bool latent() const { return attention == "multi_head_latent"; }
+  /// Of queries and keys.
+  int64_t dim_per_head() const {
+    if (latent()) return latent_attention.qk_nope_head_dim + latent_attention.qk_rope_head_dim;
+    return head_dim ? head_dim : hidden_size / num_attention_heads;
+  }
+  int64_t value_dim() const { return latent() ? latent_attention.v_head_dim : dim_per_head(); }
   int64_t ffn_width() const { return ffn_hidden_size ? ffn_hidden_size : 4 * hidden_size; }
   int64_t expert_width() const {
     return moe_layer_config.expert_hidden_size ? moe_layer_config.expert_hidden_size
@@ -74,10 +105,17 @@ struct ModelConfig {
   }
   bool is_moe_layer(int64_t layer) const {
     const int64_t n = moe_layer_config.moe_every_k_layers;
-    return moe_layer_config.num_experts > 0 && layer % n == n - 1;
+    return moe_layer_config.num_experts > 0 && layer >= moe_layer_config.first_dense_layers &&
+           layer % n == n - 1;
   }
   int64_t num_moe_layers() const {
-    return moe_layer_config.num_experts > 0 ? num_layers / moe_layer_config.moe_every_k_layers : 0;
+    return moe_layer_config.num_experts > 0 ? moe_layers_before(num_layers) : 0;
+  }
+  /// MoE layers among the first `layer` layers; that is also an MoE layer's place among them.
+  int64_t moe_layers_before(int64_t layer) const {
+    const MoeLayerConfig& moe = moe_layer_config;
+    const int64_t n = moe.moe_every_k_layers;
+    return layer > moe.first_dense_layers ? layer / n - moe.first_dense_layers / n : 0;
   }
 };
 

@@ -14,18 +14,27 @@ HeadsAttr heads(int64_t q, int64_t kv, int64_t d, int64_t s, double scale = 0) {
   a.query_heads = q, a.kv_heads = kv, a.head_dim = d, a.sequence_length = s, a.scale = scale;
   return a;
 }
-int64_t width_of(const HeadsAttr& a) { return (a.query_heads + 2 * a.kv_heads) * a.head_dim; }
+HeadsAttr with_values(HeadsAttr a, int64_t value_dim) {
+  a.value_dim = value_dim;
+  return a;
+}
+int64_t width_of(const HeadsAttr& a) {
+  return (a.query_heads + a.kv_heads) * a.head_dim + a.kv_heads * a.value_width();
+}
 
 struct Attended {
   Values out, lse;
 };
 Attended plain_attention(const Values& qkv, const HeadsAttr& a, int64_t tokens) {
-  const int64_t d = a.head_dim, s = a.sequence_length, width = width_of(a);
+  const int64_t d = a.head_dim, dv = a.value_width(), s = a.sequence_length, width = width_of(a);
   const double scale = a.scale != 0 ? a.scale : 1 / std::sqrt(static_cast<double>(d));
   const auto at = [&](int64_t token, int64_t head, int64_t i) {
     return qkv[static_cast<size_t>(token * width + head * d + i)];
   };
-  Attended r{Values(static_cast<size_t>(tokens * a.query_heads * d)),
+  const auto value = [&](int64_t token, int64_t kv, int64_t i) {
+    return qkv[static_cast<size_t>(token * width + (a.query_heads + a.kv_heads) * d + kv * dv + i)];
+  };
+  Attended r{Values(static_cast<size_t>(tokens * a.query_heads * dv)),
              Values(static_cast<size_t>(tokens * a.query_heads))};
   for (int64_t t = 0; t < tokens; ++t)
     for (int64_t head = 0; head < a.query_heads; ++head) {
@@ -41,9 +50,9 @@ Attended plain_attention(const Values& qkv, const HeadsAttr& a, int64_t tokens) 
       for (double& v : p) v = std::exp(v - top), sum += v;
       r.lse[static_cast<size_t>(t * a.query_heads + head)] = top + std::log(sum);
       for (int64_t j = first; j <= t; ++j)
-        for (int64_t i = 0; i < d; ++i)
-          r.out[static_cast<size_t>((t * a.query_heads + head) * d + i)] +=
-              p[static_cast<size_t>(j - first)] / sum * at(j, a.query_heads + a.kv_heads + kv, i);
+        for (int64_t i = 0; i < dv; ++i)
+          r.out[static_cast<size_t>((t * a.query_heads + head) * dv + i)] +=
+              p[static_cast<size_t>(j - first)] / sum * value(j, kv, i);
     }
   return r;
 }
@@ -52,14 +61,17 @@ Attended plain_attention(const Values& qkv, const HeadsAttr& a, int64_t tokens) 
 
 TEST_CASE("attention equals the plain softmax over what a token may see", "[attention]") {
   on_each_type([](Machine& machine, DType d) {
-    // One token, groups, odd head sizes, more rows than one block of queries, an own scale.
+    // One token, groups, odd head sizes, more rows than one block of queries, an own scale, values
+    // narrower and wider than keys.
     for (const auto& [a, tokens] :
          {std::pair{heads(1, 1, 4, 1), int64_t{3}}, std::pair{heads(4, 2, 5, 13), int64_t{26}},
           std::pair{heads(6, 1, 8, 7, 0.3), int64_t{7}},
           std::pair{heads(2, 2, 16, 150), int64_t{300}},
+          std::pair{with_values(heads(4, 2, 12, 70), 8), int64_t{140}},
+          std::pair{with_values(heads(2, 2, 3, 5), 7), int64_t{10}},
           std::pair{heads(2, 1, 4, 3), int64_t{0}}}) {
       const Values qkv = rounded(draw(tokens * width_of(a), 1, 2), d);
-      const Tensor out = machine.empty({tokens, a.query_heads * a.head_dim}, d);
+      const Tensor out = machine.empty({tokens, a.query_heads * a.value_width()}, d);
       const Tensor lse = machine.empty({tokens, a.query_heads}, real_dtype(d));
       machine.launch(attention(machine.put({tokens, width_of(a)}, d, qkv), out, lse, a));
       const Attended want = plain_attention(qkv, a, tokens);
@@ -94,10 +106,12 @@ TEST_CASE("attention's backward: central differences in double, other types agai
           "[attention][gradient]") {
   on_each([](Machine& machine) {
     if (!has_doubles(machine)) return;
-    for (const HeadsAttr& a : {heads(4, 2, 3, 5), heads(3, 1, 2, 7, 0.4), heads(2, 2, 4, 140)}) {
+    for (const HeadsAttr& a :
+         {heads(4, 2, 3, 5), heads(3, 1, 2, 7, 0.4), heads(2, 2, 4, 140),
+          with_values(heads(4, 2, 4, 6), 3), with_values(heads(2, 1, 2, 5), 6)}) {
       const bool large = a.sequence_length > 100;
       const int64_t tokens = large ? 140 : 2 * a.sequence_length, width = width_of(a),
-                    out_width = a.query_heads * a.head_dim;
+                    out_width = a.query_heads * a.value_width();
       const Values x = rounded(draw(tokens * width, 2, 1.5), DType::bf16),
                    dy = rounded(draw(tokens * out_width, 3), DType::bf16);
       Values dx64;

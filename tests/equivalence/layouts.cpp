@@ -12,7 +12,7 @@ namespace moetwin::test {
 namespace {
 
 const std::vector<std::string> kVariants{"plain",  "modern",   "noisy", "sigmoid-bias",
-                                         "beside", "sequence", "late"};
+                                         "beside", "sequence", "late",  "latent"};
 
 /// Pipelines of `PipelineCase` by name.
 struct PipelineCase {
@@ -93,6 +93,23 @@ void apply_variant(Scenario& s, const std::string& variant) {
     moe.bias_update_rate = 0.05;
     moe.bias_update_delay_steps = 3;
     moe.bias_count_ema = 0.5;
+  } else if (variant == "latent") {
+    m.attention = "multi_head_latent";
+    m.latent_attention = {6, 5, 4, 2, 3};
+    m.normalization = "rmsnorm";
+    m.position_embedding = "rotary";
+    m.rotary_scaling = "yarn";
+    m.rotary_scaling_factor = 4;
+    m.yarn.original_sequence_length = 4;
+    m.yarn.mscale_all_dim = 1;
+    m.activation = moe.expert_activation = "swiglu";
+    m.attention_bias = m.ffn_bias = moe.expert_bias = false;
+    moe.first_dense_layers = 1;
+    moe.shared_expert_hidden_size = 8;
+    s.routing.score_function = "sigmoid";
+    s.routing.normalize_weights = 1;
+    if (moe.num_experts >= 4 * moe.top_k) s.routing.groups = 2;
+    moe.bias_update_rate = 0.05;
   }
 }
 

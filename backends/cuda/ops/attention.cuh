@@ -11,7 +11,7 @@ inline constexpr float kLog2E = 1.4426950408889634f, kLn2 = 0.69314718055994531f
 
 struct Heads {
   int64_t sequences, sequence, width;  ///< width: elements of a packed row
-  int query, key, dim, group;          ///< group: query heads of a key head
+  int query, key, dim, value, group;   ///< value: its elements; group: query heads of a key head
   float scale;
   bool packed;  ///< rows of heads can be moved 16 bytes at a time
 
@@ -22,10 +22,10 @@ struct Heads {
     return token * width + (int64_t{query} + kv) * dim;
   }
   __device__ int64_t v(int64_t token, int kv) const {
-    return token * width + (int64_t{query} + key + kv) * dim;
+    return token * width + (int64_t{query} + key) * dim + int64_t{kv} * value;
   }
-  __device__ int64_t out(int64_t token, int head) const { return (token * query + head) * dim; }
-  __device__ int64_t out_stride() const { return int64_t{query} * dim; }
+  __device__ int64_t out(int64_t token, int head) const { return (token * query + head) * value; }
+  __device__ int64_t out_stride() const { return int64_t{query} * value; }
 };
 
 inline Heads heads_of(const OpCall& call) {
@@ -37,6 +37,7 @@ inline Heads heads_of(const OpCall& call) {
   h.query = static_cast<int>(a.query_heads);
   h.key = static_cast<int>(a.kv_heads);
   h.dim = static_cast<int>(a.head_dim);
+  h.value = static_cast<int>(a.value_width());
   h.group = h.query / h.key;
   h.scale =
       static_cast<float>(a.scale != 0 ? a.scale : 1 / std::sqrt(static_cast<double>(a.head_dim)));
@@ -113,7 +114,7 @@ const float* attention_delta(const OpCall& call, CudaLaunchContext& context, con
 
 /// Heads that the matrix tile takes.
 inline bool fits_tile(const OpCall& call, const Heads& h) {
-  return call[0].dtype != DType::f32 && h.dim <= 128;
+  return call[0].dtype != DType::f32 && h.dim <= 128 && h.value == h.dim;
 }
 
 }  // namespace moetwin::cuda_ops

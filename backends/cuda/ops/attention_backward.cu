@@ -219,7 +219,7 @@ const float* attention_delta(const OpCall& call, CudaLaunchContext& context, con
     using T = typename decltype(tag)::type;
     launch(dot_rows<T>, blocks_for(rows, kThreads / 32, most_blocks(context)), kThreads, 0,
            context.stream, data<const T>(call[1]), data<const T>(call[3]), delta, rows,
-           int64_t{h.dim});
+           int64_t{h.value});
   });
   return delta;
 }

@@ -61,13 +61,13 @@ __global__ void plain_forward(const T* qkv, T* out, float* lse, Heads h, Tiles t
   const int kv = at.head / h.group;
   const float scale = h.scale * kLog2E;
   load_rows(q, t, qkv + h.q(at.begin + first, at.head), h.width, h.sequence - first, h.dim);
-  for (int i = thread_id(); i < t.rows * h.dim; i += thread_count())
-    sums[i / h.dim * t.ld + i % h.dim] = 0;
+  for (int i = thread_id(); i < t.rows * h.value; i += thread_count())
+    sums[i / h.value * t.ld + i % h.value] = 0;
   for (int r = thread_id(); r < t.rows; r += thread_count()) top[r] = -INFINITY, total[r] = 0;
   for (int64_t key = 0; key < first + t.rows && key < h.sequence; key += t.rows) {
     sync_block();
     load_rows(k, t, qkv + h.k(at.begin + key, kv), h.width, h.sequence - key, h.dim);
-    load_rows(v, t, qkv + h.v(at.begin + key, kv), h.width, h.sequence - key, h.dim);
+    load_rows(v, t, qkv + h.v(at.begin + key, kv), h.width, h.sequence - key, h.value);
     sync_block();
     for (int i = thread_id(); i < t.rows * t.rows; i += thread_count()) {
       const int row = i / t.rows, j = i % t.rows;
@@ -91,15 +91,15 @@ __global__ void plain_forward(const T* qkv, T* out, float* lse, Heads h, Tiles t
       top[row] = best;
     }
     sync_block();
-    for (int i = thread_id(); i < t.rows * h.dim; i += thread_count())
-      sums[i / h.dim * t.ld + i % h.dim] *= factor[i / h.dim];
-    add_products(sums, t, p, ld, 1, v, h.dim);
+    for (int i = thread_id(); i < t.rows * h.value; i += thread_count())
+      sums[i / h.value * t.ld + i % h.value] *= factor[i / h.value];
+    add_products(sums, t, p, ld, 1, v, h.value);
   }
   sync_block();
-  for (int i = thread_id(); i < t.rows * h.dim; i += thread_count())
-    sums[i / h.dim * t.ld + i % h.dim] /= total[i / h.dim];
+  for (int i = thread_id(); i < t.rows * h.value; i += thread_count())
+    sums[i / h.value * t.ld + i % h.value] /= total[i / h.value];
   write_rows(sums, t, out + h.out(at.begin + first, at.head), h.out_stride(), h.sequence - first,
-             h.dim);
+             h.value);
   for (int r = thread_id(); r < t.rows && first + r < h.sequence; r += thread_count())
     lse[(at.begin + first + r) * h.query + at.head] = (top[r] + log2f(total[r])) * kLn2;
 }
@@ -117,7 +117,8 @@ __device__ void probabilities(const Heads& h, const Tiles& t, int64_t begin, int
       const int64_t statistic = (begin + query + r) * h.query + head;
       const float s = dot(q + r * t.ld, k + j * t.ld, h.dim) * h.scale;
       probability = expf(s - lse[statistic]);
-      slope = probability * (dot(d_o + r * t.ld, v + j * t.ld, h.dim) - delta[statistic]) * h.scale;
+      slope =
+          probability * (dot(d_o + r * t.ld, v + j * t.ld, h.value) - delta[statistic]) * h.scale;
     }
     if (p) p[r * ld + j] = probability;
     ds[r * ld + j] = slope;
@@ -133,13 +134,13 @@ __global__ void plain_query_gradient(const T* qkv, const float* lse, const float
   const int64_t first = at.tile * t.rows, left = h.sequence - first;
   const int kv = at.head / h.group;
   load_rows(q, t, qkv + h.q(at.begin + first, at.head), h.width, left, h.dim);
-  load_rows(d_o, t, d_out + h.out(at.begin + first, at.head), h.out_stride(), left, h.dim);
+  load_rows(d_o, t, d_out + h.out(at.begin + first, at.head), h.out_stride(), left, h.value);
   for (int i = thread_id(); i < t.rows * h.dim; i += thread_count())
     sums[i / h.dim * t.ld + i % h.dim] = 0;
   for (int64_t key = 0; key < first + t.rows && key < h.sequence; key += t.rows) {
     sync_block();
     load_rows(k, t, qkv + h.k(at.begin + key, kv), h.width, h.sequence - key, h.dim);
-    load_rows(v, t, qkv + h.v(at.begin + key, kv), h.width, h.sequence - key, h.dim);
+    load_rows(v, t, qkv + h.v(at.begin + key, kv), h.width, h.sequence - key, h.value);
     sync_block();
     probabilities(h, t, at.begin, at.head, first, key, q, k, v, d_o, lse, delta, nullptr, ds);
     sync_block();
@@ -158,24 +159,23 @@ __global__ void plain_key_gradient(const T* qkv, const float* lse, const float* 
   at.tile = blocks - 1 - at.tile;
   const int64_t first = at.tile * t.rows, left = h.sequence - first;
   load_rows(k, t, qkv + h.k(at.begin + first, at.head), h.width, left, h.dim);
-  load_rows(v, t, qkv + h.v(at.begin + first, at.head), h.width, left, h.dim);
-  for (int i = thread_id(); i < t.rows * h.dim; i += thread_count())
-    d_k[i / h.dim * t.ld + i % h.dim] = d_v[i / h.dim * t.ld + i % h.dim] = 0;
+  load_rows(v, t, qkv + h.v(at.begin + first, at.head), h.width, left, h.value);
+  for (int i = thread_id(); i < t.rows * t.ld; i += thread_count()) d_k[i] = d_v[i] = 0;
   for (int head = at.head * h.group; head < (at.head + 1) * h.group; ++head)
     for (int64_t query = first; query < h.sequence; query += t.rows) {
       const int64_t count = h.sequence - query;
       sync_block();
       load_rows(q, t, qkv + h.q(at.begin + query, head), h.width, count, h.dim);
-      load_rows(d_o, t, d_out + h.out(at.begin + query, head), h.out_stride(), count, h.dim);
+      load_rows(d_o, t, d_out + h.out(at.begin + query, head), h.out_stride(), count, h.value);
       sync_block();
       probabilities(h, t, at.begin, head, query, first, q, k, v, d_o, lse, delta, p, ds);
       sync_block();
-      add_products(d_v, t, p, 1, t.rows + 1, d_o, h.dim);
+      add_products(d_v, t, p, 1, t.rows + 1, d_o, h.value);
       add_products(d_k, t, ds, 1, t.rows + 1, q, h.dim);
     }
   sync_block();
   write_rows(d_k, t, d_qkv + h.k(at.begin + first, at.head), h.width, left, h.dim);
-  write_rows(d_v, t, d_qkv + h.v(at.begin + first, at.head), h.width, left, h.dim);
+  write_rows(d_v, t, d_qkv + h.v(at.begin + first, at.head), h.width, left, h.value);
 }
 
 int64_t bytes_of(const Tiles& t, int count) {
@@ -185,7 +185,7 @@ int64_t bytes_of(const Tiles& t, int count) {
 /// The largest tiles of which `count` fit.
 Tiles tiles_for(const Heads& h, int count) {
   for (int rows : {32, 16, 8, 4}) {
-    const Tiles t = {rows, h.dim | 1};
+    const Tiles t = {rows, (h.dim > h.value ? h.dim : h.value) | 1};
     if (bytes_of(t, count) <= 96 * 1024) return t;
   }
   throw Error(ErrorClass::capacity,

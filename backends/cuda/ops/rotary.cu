@@ -1,7 +1,6 @@
 // rotary: a block per token; angles in double once per token, then all heads turn.
 
-#include "backends/cuda/ops/host.h"
-#include "core/ops/attention.h"
+#include "backends/cuda/ops/rotary.cuh"
 
 namespace moetwin::cuda_ops {
 namespace {
@@ -12,16 +11,8 @@ __global__ void turn(T* qkv, RotaryAttr a, int64_t tokens, int64_t width) {
   const int half = static_cast<int>(a.head_dim / 2);
   float* sine = cosine + half;
   for (int64_t t = block_id(); t < tokens; t += block_count()) {
-    const double position = static_cast<double>(t % a.sequence_length);
     sync_block();  // the heads of the token before have read their angles
-    for (int i = thread_id(); i < half; i += thread_count()) {
-      const double step =
-          pow(a.base, -2.0 * static_cast<double>(i) / static_cast<double>(a.head_dim)) /
-          a.scaling_factor;
-      const double angle = position * step;
-      cosine[i] = static_cast<float>(cos(angle));
-      sine[i] = static_cast<float>(a.inverse ? -sin(angle) : sin(angle));
-    }
+    rotary_fill(a, static_cast<double>(t % a.sequence_length), a.head_dim, a.inverse, cosine, sine);
     sync_block();
     T* row = qkv + t * width;
     const int64_t pairs = (a.query_heads + a.kv_heads) * half;

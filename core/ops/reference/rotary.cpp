@@ -12,9 +12,7 @@ void rotary(const ReferenceCall& call) {
   // which stays exact to 1e-12 over thousands of positions.
   const Scratch<double> step_cos(half), step_sin(half), at_cos(half), at_sin(half);
   for (int64_t i = 0; i < half; ++i) {
-    const double angle =
-        std::pow(a.base, -2.0 * static_cast<double>(i) / static_cast<double>(a.head_dim)) /
-        a.scaling_factor;
+    const double angle = a.step(i, a.head_dim);
     step_cos[i] = std::cos(angle);
     step_sin[i] = a.inverse ? -std::sin(angle) : std::sin(angle);
   }
@@ -25,8 +23,8 @@ void rotary(const ReferenceCall& call) {
         const double x = position ? at_cos[i] : 1.0, y = position ? at_sin[i] : 0.0;
         at_cos[i] = position ? x * step_cos[i] - y * step_sin[i] : 1.0;
         at_sin[i] = position ? x * step_sin[i] + y * step_cos[i] : 0.0;
-        c[i] = static_cast<C>(at_cos[i]);
-        s[i] = static_cast<C>(at_sin[i]);
+        c[i] = static_cast<C>(a.magnitude * at_cos[i]);
+        s[i] = static_cast<C>(a.magnitude * at_sin[i]);
       }
       for (int64_t t = position; t < tokens; t += a.sequence_length) {
         read<C>(call[0], t * width, turned, row.get());

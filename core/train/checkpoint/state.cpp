@@ -76,8 +76,7 @@ std::vector<TrainingState::Place> TrainingState::places(const RoutingState& stat
     place.whole.global[1] = model_.num_moe_layers();
     place.here.local = place.whole.local = {here[0], 1, here[2]};
     place.here.offset = {0, l, 0};
-    place.whole.offset = {0, balance_.layer_number(l) / model_.moe_layer_config.moe_every_k_layers,
-                          0};
+    place.whole.offset = {0, model_.moe_layers_before(balance_.layer_number(l)), 0};
     place.here.count = place.whole.count = here[0] * here[2];
     all.push_back(place);
   }

@@ -47,6 +47,9 @@ std::vector<OpCall> sample_calls(DType d) {
   heads.query_heads = 4, heads.kv_heads = 2, heads.head_dim = 4, heads.sequence_length = 6;
   RotaryAttr turn;
   turn.query_heads = 4, turn.kv_heads = 2, turn.head_dim = 4, turn.sequence_length = 6;
+  LatentAttr latent;
+  latent.heads = 4, latent.nope_dim = 4, latent.rope_dim = 2, latent.value_dim = 3;
+  latent.sequence_length = 6;
   NormAttr layer, rms;
   rms.kind = NormKind::rms;
   GemmAttr gelu_after;
@@ -88,6 +91,8 @@ std::vector<OpCall> sample_calls(DType d) {
       attention(x({t, 32}), x({t, h}), r({t, 4}), heads),
       attention_backward(x({t, 32}), x({t, h}), r({t, 4}), x({t, h}), x({t, 32}), heads),
       rotary(x({t, 32}), turn),
+      latent_qkv(x({t, 24}), x({t, 28}), x({t, 2}), x({t, 60}), latent),
+      latent_qkv_backward(x({t, 60}), x({t, 24}), x({t, 28}), x({t, 2}), latent),
       router_input(x({t, h}), r({t, h}), {}),
       router_input_backward(r({t, h}), x({t, h}), {}),
       router_select(r({t, e}), r({e}), r({t, e}), r({t, k}), i32({t, k}), i64({e + 1}), select),

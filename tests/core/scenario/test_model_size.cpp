@@ -1,4 +1,5 @@
 #include <catch2/catch.hpp>
+#include <cmath>
 
 #include "core/scenario/model_size.h"
 #include "tests/core/scenario/texts.h"
@@ -177,4 +178,41 @@ TEST_CASE("model FLOP of every kind of product, counted by hand") {
   CHECK(f.head == 2 * 8 * 11);
   CHECK(training_flop_per_token(s) == 3 * f.total());
   CHECK(training_flop_per_step(s) == 3 * f.total() * 8 * 5);
+}
+
+TEST_CASE("DeepSeek-V3 has the published 671 G parameters, of which a token uses 37 G") {
+  // arXiv 2412.19437, 4.2: 61 layers, the first three dense, 256 experts of 2048 and one shared.
+  Scenario s;
+  ModelConfig& m = s.model_config;
+  m.attention = "multi_head_latent", m.position_embedding = "rotary", m.normalization = "rmsnorm";
+  m.latent_attention = {1536, 512, 128, 64, 128};
+  m.hidden_size = 7168, m.num_layers = 61, m.num_attention_heads = 128, m.ffn_hidden_size = 18432;
+  m.vocab_size = 129280, m.sequence_length = 4096, m.tie_embeddings = false;
+  m.attention_bias = m.ffn_bias = m.moe_layer_config.expert_bias = false;
+  m.activation = m.moe_layer_config.expert_activation = "swiglu";
+  m.moe_layer_config.num_experts = 256, m.moe_layer_config.top_k = 8;
+  m.moe_layer_config.first_dense_layers = 3;
+  m.moe_layer_config.expert_hidden_size = m.moe_layer_config.shared_expert_hidden_size = 2048;
+  const ParameterCount all = model_parameters(s), active = active_parameters(s);
+  const int64_t queries = int64_t{7168} * 1536 + 1536 + int64_t{1536} * 128 * (128 + 64),
+                keys = int64_t{7168} * (512 + 64) + 512 + int64_t{512} * 128 * (128 + 128);
+  CHECK(all.attention == 61 * (queries + keys + int64_t{128} * 128 * 7168));
+  CHECK(all.dense_ffn == int64_t{3} * 3 * 7168 * 18432);
+  CHECK(all.expert == int64_t{58} * 256 * 3 * 7168 * 2048);
+  CHECK(static_cast<double>(all.total()) == Approx(671e9).margin(0.5e9));
+  CHECK(std::floor(static_cast<double>(active.total()) / 1e9) == 37);
+  const ForwardFlop f = forward_flop_per_token(s);
+  // Twice the elements of the matrices; norms are none.
+  CHECK(f.projections ==
+        61.0 * 2 * double(queries - 1536 + keys - 512 + int64_t{128} * 128 * 7168));
+  CHECK(f.scores == 61.0 * 2 * 4096 * 128 * (192 + 128));
+  // Over two TP ranks: heads are halved, latents are whole on both.
+  const ParallelSizes sizes = [] {
+    DistributedConfig d;
+    d.world_size = d.tensor_parallel_size = 2;
+    return parallel_sizes(d, 256);
+  }();
+  const int64_t latents = int64_t{7168} * (1536 + 512 + 64) + 1536 + 512;
+  CHECK(rank_parameters(s, sizes, 0, 0).attention ==
+        61 * latents + (all.attention - 61 * latents) / 2);
 }

@@ -53,7 +53,7 @@ int64_t declared(const ModelConfig& m, const Grid& grid, int64_t rank) {
 }  // namespace
 
 TEST_CASE("parameter counts are those that the layers declare") {
-  for (int variant = 0; variant < 64; ++variant) {
+  for (int variant = 0; variant < 72; ++variant) {
     Scenario s;
     ModelConfig& m = s.model_config;
     MoeLayerConfig& moe = m.moe_layer_config;
@@ -66,8 +66,14 @@ TEST_CASE("parameter counts are those that the layers declare") {
     m.attention_bias = moe.dense_ffn_beside_moe = (variant & 8) != 0;
     m.normalization = variant & 16 ? "rmsnorm" : "layernorm";
     m.tie_embeddings = m.qk_norm = (variant & 32) != 0;
+    if (variant >= 64) {
+      m.attention = "multi_head_latent", m.position_embedding = "rotary";
+      m.latent_attention = {variant & 1 ? 7 : 0, 5, 3, 4, 9};
+      m.attention_bias = m.qk_norm = false;
+      moe.first_dense_layers = variant & 2 ? 3 : 0;
+    }
     if (variant % 3 == 0) moe.shared_expert_hidden_size = 6;
-    if (variant % 5 == 0)
+    if (variant % 5 == 0 && variant < 64)
       m.num_key_value_heads = 2, m.head_dim = 5, m.position_embedding = "rotary";
     for (int64_t tp : {1, 2})
       for (int64_t ep : {1, 2, 4}) {

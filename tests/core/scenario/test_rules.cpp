@@ -32,6 +32,39 @@ TEST_CASE("head counts divide") {
              Contains("the head width is 3 (hidden_size 12 / num_attention_heads 4)"));
 }
 
+TEST_CASE("latent attention, norms over the projection and YaRN say what they need") {
+  const auto latent = [](const std::string& more) {
+    return R"({"model_config": {"attention": "multi_head_latent", "position_embedding": "rotary",
+      "attention_bias": false)" +
+           more + "}}";
+  };
+  CHECK(refusal(latent("")) == "accepted");
+  CHECK_THAT(refusal(R"({"model_config": {"attention": "multi_head_latent"}})"),
+             Contains("position_embedding learned") && Contains("legal: rotary"));
+  CHECK_THAT(refusal(latent(R"(, "latent_attention": {"qk_rope_head_dim": 3})")),
+             Contains("qk_rope_head_dim 3") && Contains("an even width"));
+  CHECK_THAT(refusal(latent(R"(, "num_key_value_heads": 2)")),
+             Contains("num_key_value_heads 2") && Contains("legal: 0"));
+  CHECK_THAT(refusal(latent(R"(, "qk_norm": true)")), Contains("qk_norm true"));
+  CHECK_THAT(refusal(latent(R"(, "head_dim": 64)")), Contains("head_dim 64"));
+  CHECK_THAT(refusal(R"({"model_config": {"qk_norm": true, "qk_norm_over": "projection",
+                         "num_attention_heads": 4, "num_key_value_heads": 2}})"),
+             Contains("num_key_value_heads 2 of 4 heads"));
+  CHECK_THAT(refusal(R"({"model_config": {"qk_norm": true, "qk_norm_over": "projection"},
+                         "distributed_config": {"world_size": 2, "tensor_parallel_size": 2}})"),
+             Contains("tensor_parallel_size 2") && Contains("legal tensor_parallel_size: 1"));
+  CHECK_THAT(refusal(R"({"model_config": {"rotary_scaling": "yarn"}})"),
+             Contains("rotary_scaling yarn with position_embedding learned"));
+  CHECK_THAT(refusal(latent(R"(, "rotary_scaling": "yarn", "yarn": {"beta_slow": 40})")),
+             Contains("yarn.beta_fast 32 is not above yarn.beta_slow 40"));
+}
+
+TEST_CASE("the first layers may be dense, but not all") {
+  CHECK(refusal(moe("\"first_dense_layers\": 3")) == "accepted");
+  CHECK_THAT(refusal(moe("\"first_dense_layers\": 4")),
+             Contains("the first 4 are dense") && Contains("first_dense_layers of at most 3"));
+}
+
 TEST_CASE("top_k is at most num_experts, both shown") {
   CHECK_THAT(refusal(moe("\"top_k\": 9")), Contains("top_k 9 exceeds num_experts 8") &&
                                                Contains("legal top_k: 1 to 8") &&

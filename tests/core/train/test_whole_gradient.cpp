@@ -156,6 +156,33 @@ TEST_CASE("RMS norms, rotary positions, grouped queries with norms, SwiGLU, no b
   check(s);
 }
 
+TEST_CASE("latent attention, with a latent of the queries and without, under YaRN; a dense layer",
+          "[latent]") {
+  for (const int64_t q_rank : {0, 5}) {
+    CAPTURE(q_rank);
+    Scenario s = with_losses();
+    ModelConfig& m = s.model_config;
+    m.attention = "multi_head_latent";
+    m.latent_attention = {q_rank, 6, 3, 4, 2};
+    m.normalization = "rmsnorm";
+    m.position_embedding = "rotary";
+    m.rotary_scaling = "yarn";
+    m.rotary_scaling_factor = 4;
+    m.yarn = {3, 2, 0.1, 1, 0.7};
+    m.attention_bias = false;
+    m.moe_layer_config.first_dense_layers = 1;
+    check(s);
+  }
+}
+
+TEST_CASE("norms of queries and keys over all heads", "[latent]") {
+  Scenario s = with_losses();
+  s.model_config.qk_norm = true;
+  s.model_config.qk_norm_over = "projection";
+  s.model_config.position_embedding = "rotary";
+  check(s);
+}
+
 TEST_CASE("seed 000's layer: a dense FFN beside the experts; overlap in chunks") {
   Scenario s = with_losses();
   s.model_config.activation = "gelu_tanh";

@@ -69,6 +69,18 @@ TEST_CASE("norm and rotation of query and key heads") {
         turn.inverse = inverse;
         compare(rotary(in.real({tokens, width}, d), turn), {4, 4});
       }
+      LatentAttr latent;
+      latent.heads = 5, latent.nope_dim = dim, latent.rope_dim = 8, latent.value_dim = 6;
+      latent.sequence_length = 7;
+      latent.ramp_begin = 0.5, latent.ramp_end = 3, latent.magnitude = 1.1;
+      const int64_t q_width = 5 * (dim + 8), kv_width = 5 * (dim + 6), all = 2 * q_width + 30;
+      compare(latent_qkv(in.real({tokens, q_width}, d), in.real({tokens, kv_width}, d),
+                         in.real({tokens, 8}, d), in.output({tokens, all}, d), latent),
+              {4, 4});
+      compare(
+          latent_qkv_backward(in.real({tokens, all}, d), in.output({tokens, q_width}, d),
+                              in.output({tokens, kv_width}, d), in.output({tokens, 8}, d), latent),
+          {8, 16});
     }
   });
 }
@@ -78,22 +90,27 @@ TEST_CASE("attention and its gradient: odd sizes, grouped heads, wide heads") {
   struct Case {
     int64_t query, key, dim, sequence, sequences;
     double scale;
+    int64_t value = 0;
   };
   // One token; below one tile; beyond it, with heads that no vector fits; several tiles of queries
-  // and keys; heads too wide for the matrix tile.
+  // and keys; heads too wide for the matrix tile; values narrower and wider than keys.
   for (const Case& c : {Case{1, 1, 8, 1, 2, 0},
                         {2, 1, 16, 5, 2, 0},
                         {2, 2, 20, 67, 1, 0.2},
                         {4, 2, 32, 130, 1, 0},
                         {1, 1, 72, 70, 1, 0},
-                        {1, 1, 136, 33, 1, 0}})
+                        {1, 1, 136, 33, 1, 0},
+                        {2, 2, 24, 67, 1, 0, 16},
+                        {2, 1, 12, 40, 1, 0, 20}})
     each_real([&](DType d) {
       INFO("heads of " << c.dim << ", sequence " << c.sequence);
       HeadsAttr attr = heads(c.query, c.key, c.dim, c.sequence);
       attr.scale = c.scale;
-      const int64_t tokens = c.sequence * c.sequences, width = (c.query + 2 * c.key) * c.dim;
+      attr.value_dim = c.value;
+      const int64_t tokens = c.sequence * c.sequences, out_width = c.query * attr.value_width(),
+                    width = (c.query + c.key) * c.dim + c.key * attr.value_width();
       const Tensor qkv = in.real({tokens, width}, d, -2, 2);
-      const Tensor out = in.output({tokens, c.query * c.dim}, d);
+      const Tensor out = in.output({tokens, out_width}, d);
       const Tensor lse = in.output({tokens, c.query}, DType::f32);
       // Probabilities are rounded to 16 bits before they meet the values.
       compare(attention(qkv, out, lse, attr), {16, 8, d});
@@ -105,7 +122,7 @@ TEST_CASE("attention and its gradient: odd sizes, grouped heads, wide heads") {
       for (int i = 0; i < 3; ++i)
         forward.tensors[static_cast<size_t>(i)] = {call[i].data(), call[i].shape, call[i].dtype};
       reference_of(*call.op, Isa::x86_64)(forward);
-      compare(attention_backward(qkv, out, lse, in.real({tokens, c.query * c.dim}, d),
+      compare(attention_backward(qkv, out, lse, in.real({tokens, out_width}, d),
                                  in.output({tokens, width}, d), attr),
               {32, 32, d});
     });
