@@ -99,6 +99,7 @@ class Importer {
   }
 
   void model();
+  void latent_attention();
   void experts();
   void expert_loss(double layers);
   void megablocks(double layers);
@@ -124,7 +125,7 @@ void Importer::model() {
   take(kModel + "num_attention_heads", integer("num-attention-heads"));
   if (flag("group-query-attention"))
     take(kModel + "num_key_value_heads", integer("num-query-groups"));
-  take(kModel + "head_dim", integer("kv-channels"));
+  if (!find("multi-latent-attention")) take(kModel + "head_dim", integer("kv-channels"));
   const auto length = integer("seq-length");
   take(kModel + "sequence_length", length);
   if (const auto positions = integer("max-position-embeddings"); positions && positions != length)
@@ -156,7 +157,10 @@ void Importer::model() {
     set(kMoe + "expert_bias", false);
     set(kModel + "attention_bias", flag("add-qkv-bias"));
   }
-  if (flag("qk-layernorm")) set(kModel + "qk_norm", true);
+  if (flag("multi-latent-attention"))
+    latent_attention();
+  else if (flag("qk-layernorm"))
+    set(kModel + "qk_norm", true);
   if (flag("untie-embeddings-and-output-weights")) set(kModel + "tie_embeddings", false);
   take(kModel + "init_std", number("init-method-std"));
   // Megatron's defaults count where a script does not say.
@@ -184,17 +188,64 @@ void Importer::model() {
   }
 }
 
+/// With Megatron's defaults; its norms of queries and keys are those of the latents.
+void Importer::latent_attention() {
+  const std::string latent = kModel + "latent_attention.";
+  set(kModel + "attention", "multi_head_latent");
+  set(kModel + "position_embedding", "rotary");
+  take(latent + "q_lora_rank", integer("q-lora-rank"));
+  const auto width = [&](const char* key, const char* argument, int64_t otherwise) {
+    set(latent + key, Json::Value(Json::Int64(integer(argument).value_or(otherwise))));
+  };
+  width("kv_lora_rank", "kv-lora-rank", 32);
+  width("qk_nope_head_dim", "qk-head-dim", 128);
+  width("qk_rope_head_dim", "qk-pos-emb-head-dim", 64);
+  width("v_head_dim", "v-head-dim", 128);
+  if (find("kv-channels")) leave("kv-channels", "latent attention has widths of its own");
+  if (!flag("qk-layernorm")) draft_.note("latents have norms here, with --qk-layernorm there");
+  const double factor = number("rotary-scaling-factor").value_or(1);
+  if (factor == 1) return;
+  set(kModel + "rotary_scaling", "yarn");
+  set(kModel + "rotary_scaling_factor", Json::Value(factor));
+  take(kModel + "yarn.mscale", number("mscale"));
+  take(kModel + "yarn.mscale_all_dim", number("mscale-all-dim"));
+}
+
+/// Dense layers of a pattern such as ([0]*3+[1]*58): some 0, then 1 alone; nothing for others.
+std::optional<int64_t> first_dense_layers(std::string pattern) {
+  std::erase_if(pattern, [](char c) { return c == '(' || c == ')' || c == ' '; });
+  int64_t dense = 0;
+  bool experts = false;
+  for (size_t at = 0; at < pattern.size();) {
+    const size_t end = std::min(pattern.find('+', at), pattern.size());
+    const std::string part = pattern.substr(at, end - at);
+    at = end + 1;
+    const bool one = part.rfind("[1]", 0) == 0;
+    const std::string times = part.size() > 3 ? part.substr(4) : "1";
+    if ((!one && part.rfind("[0]", 0) != 0) || (part.size() > 3 && part[3] != '*') ||
+        times.empty() || times.size() > 6 ||
+        times.find_first_not_of("0123456789") != std::string::npos || (!one && experts))
+      return std::nullopt;
+    experts = experts || one;
+    if (!one) dense += std::stoll(times);
+  }
+  return dense;
+}
+
 void Importer::experts() {
   const auto core = integer("num-experts"), fork = integer("moe-num-experts");
   expert_count_ = core.value_or(fork.value_or(0));
   set(kMoe + "num_experts", Json::Value(Json::Int64(expert_count_)));
   if (expert_count_ == 0) return;
-  int64_t every = 1;
+  int64_t every = 1, first_dense = 0;
   if (const auto frequency = text("moe-layer-freq")) {
     if (frequency->find_first_not_of("0123456789") == std::string::npos && !frequency->empty())
       every = std::stoll(*frequency);
+    else if (const auto dense = first_dense_layers(*frequency))
+      take(kMoe + "first_dense_layers", dense), first_dense = *dense;
     else
-      leave("moe-layer-freq", "a pattern; legal: a number; every layer stands");
+      leave("moe-layer-freq",
+            "legal: a number, or a pattern of 0s and then 1s; every layer stands");
     if (every > 1)
       draft_.note(
           fmt::format("moe_every_k_layers {}: layers {}, {}, ... are MoE; in Megatron 0, {}, "
@@ -202,8 +253,9 @@ void Importer::experts() {
                       every, every - 1, 2 * every - 1, every));
     set(kMoe + "moe_every_k_layers", Json::Value(Json::Int64(every)));
   }
-  const double layers = std::floor(static_cast<double>(integer("num-layers").value_or(1)) /
-                                   static_cast<double>(every));
+  const double layers =
+      std::floor(static_cast<double>(integer("num-layers").value_or(1) - first_dense) /
+                 static_cast<double>(every));
   if (fork) return megablocks(layers);
   const int64_t k = integer("moe-router-topk").value_or(2);
   set(kMoe + "top_k", Json::Value(Json::Int64(k)));

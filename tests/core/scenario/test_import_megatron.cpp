@@ -128,6 +128,36 @@ TEST_CASE("seed 004's script: experts over all ranks, MegaBlocks' coefficients, 
   CHECK_THAT(left, Contains("attention-dropout (0.1 by default"));
 }
 
+TEST_CASE("Megatron-Core's latent attention, and dense layers before those with experts") {
+  const ImportedScenario result = imported(R"sh(
+ARGS=(
+  --num-layers 14 --hidden-size 1024 --num-attention-heads 16 --kv-channels 128 --seq-length 512
+  --vocab-size 1000 --micro-batch-size 1 --global-batch-size 8 --mock-data
+  --multi-latent-attention --qk-layernorm --q-lora-rank 96 --kv-lora-rank 64 --qk-head-dim 48
+  --qk-pos-emb-head-dim 16 --rotary-scaling-factor 40 --mscale 0.707 --mscale-all-dim 0.707
+  --normalization RMSNorm --disable-bias-linear --swiglu --num-experts 8 --moe-router-topk 2
+  --moe-layer-freq "([0]*2+[1]*12)" --moe-aux-loss-coeff 1e-2 --expert-model-parallel-size 8
+)
+torchrun --nproc-per-node 8 pretrain_gpt.py "${ARGS[@]}"
+)sh");
+  const Scenario s = scenario(result);
+  const ModelConfig& m = s.model_config;
+  CHECK(m.attention == "multi_head_latent");
+  CHECK(m.position_embedding == "rotary");
+  CHECK(m.latent_attention.q_lora_rank == 96);
+  CHECK(m.latent_attention.kv_lora_rank == 64);
+  CHECK(m.latent_attention.qk_nope_head_dim == 48);
+  CHECK(m.latent_attention.qk_rope_head_dim == 16);
+  CHECK(m.latent_attention.v_head_dim == 128);  // Megatron's default
+  CHECK_FALSE(m.qk_norm);
+  CHECK(m.rotary_scaling == "yarn");
+  CHECK(m.rotary_scaling_factor == 40);
+  CHECK(m.yarn.mscale_all_dim == 0.707);
+  CHECK(m.moe_layer_config.first_dense_layers == 2);
+  CHECK(m.num_moe_layers() == 12);
+  CHECK(m.moe_layer_config.aux_loss_factor == Approx(0.12));
+}
+
 TEST_CASE("Megatron-Core's arguments: losses are sums over layers there, means here") {
   const ImportedScenario result = imported(R"(
 ARGS=(
