@@ -19,6 +19,13 @@ std::unique_ptr<Checkpoint> open_resume(const std::string& path) {
   return checkpoint;
 }
 
+std::unique_ptr<Checkpoint> open_weights(const std::string& path) {
+  auto checkpoint = std::make_unique<Checkpoint>(find_checkpoint(path, "--weights"));
+  checkpoint->verify();
+  checkpoint->forget_training();
+  return checkpoint;
+}
+
 Scenario scenario_of(const Checkpoint& checkpoint, const std::vector<std::string>& overrides,
                      std::vector<std::string>* warnings) {
   const Manifest& manifest = checkpoint.manifest();

@@ -14,6 +14,10 @@ namespace moetwin {
 /// The checkpoint that --resume PATH means; null where `path` is empty. Every element is checked.
 std::unique_ptr<Checkpoint> open_resume(const std::string& path);
 
+/// The one that --weights PATH means, without what it says of its training. Every element is
+/// checked.
+std::unique_ptr<Checkpoint> open_weights(const std::string& path);
+
 /// The scenario that a checkpoint was saved with, with other values for some keys.
 Scenario scenario_of(const Checkpoint& checkpoint, const std::vector<std::string>& overrides,
                      std::vector<std::string>* warnings);

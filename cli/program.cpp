@@ -17,6 +17,7 @@ std::vector<Verb> verbs() {
       {"check", add_check},
       {"topology", add_topology},
       {"import", add_import},
+      {"export", add_export},
       {"diagnose", add_diagnose},
       {"compare", add_compare},
       {"report", add_report},

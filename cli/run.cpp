@@ -42,7 +42,7 @@ namespace {
 struct RunArguments {
   ScenarioArguments scenario;
   MachineOptions machine;
-  std::string out, numerics, fidelity, resume;
+  std::string out, numerics, fidelity, resume, weights;
   int64_t seed = -1, gpus = 0;
   bool quiet = false, json = false;
   std::vector<std::string> stop_on;
@@ -177,7 +177,8 @@ int run_beside(const Scenario& scenario, const Grid& grid, const TokenSource* da
 
 int run(RunArguments a, const Output& output) {
   apply_options(a);
-  const std::unique_ptr<Checkpoint> resumed = open_resume(a.resume);
+  const std::unique_ptr<Checkpoint> resumed =
+      a.weights.empty() ? open_resume(a.resume) : open_weights(a.weights);
   const std::string rescaled = apply_gpus(a, resumed.get());
   std::vector<std::string> warnings;
   Scenario scenario = scenario_of(a, resumed.get(), &warnings);
@@ -219,8 +220,10 @@ int run(RunArguments a, const Output& output) {
     info.notes.push_back("routing: numerics are off, so `" + scenario.routing.without_numerics +
                          "` counts stand in for the learned router");
   if (resumed)
-    info.notes.push_back(fmt::format("resumed from {} after step {}", resumed->directory(),
-                                     resumed->manifest().position.step));
+    info.notes.push_back(a.weights.empty()
+                             ? fmt::format("resumed from {} after step {}", resumed->directory(),
+                                           resumed->manifest().position.step)
+                             : fmt::format("weights from {}", resumed->directory()));
   const bool live = is_terminal(output.err);
   Progress progress(scenario.training_config.steps, output.err, live, wall);
   const int64_t every = scenario.output.log_every, last = scenario.training_config.steps;
@@ -343,6 +346,10 @@ void add_run(CLI::App& app, Action& action) {
           "--resume", a->resume,
           "Go on from a checkpoint, or from the newest of a run; FILE may be left out then")
       ->type_name("DIR");
+  verb->add_option("--weights", a->weights,
+                   "Begin at step 0 with the weights of a checkpoint, of a run, or of `import`")
+      ->type_name("DIR")
+      ->excludes("--resume");
   verb->add_option("--stop-on", a->stop_on,
                    "End the run, with exit code 7, when one of these verdicts begins to hold: " +
                        fmt::format("{}", fmt::join(stoppable_verdicts(), ", ")))

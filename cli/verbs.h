@@ -9,6 +9,7 @@ void add_run(CLI::App& app, Action& action);
 void add_check(CLI::App& app, Action& action);
 void add_topology(CLI::App& app, Action& action);
 void add_import(CLI::App& app, Action& action);
+void add_export(CLI::App& app, Action& action);
 void add_calibrate(CLI::App& app, Action& action);
 void add_doctor(CLI::App& app, Action& action);
 void add_schema(CLI::App& app, Action& action);

@@ -28,7 +28,7 @@ BalanceState::BalanceState(Context& context, const ModelConfig& model, std::vect
                                     "expert counts over ranks");
   context.launch(fill(step_counts_, {}));
   if (config_.bias_update_rate == 0) return;
-  bias_ = add_state("balance.bias", {n, experts});
+  bias_ = add_state(kBalanceBias, {n, experts});
   state_.back().by_layer = true;
   if (config_.bias_count_ema > 0) {
     excess_ = add_state("balance.excess", {n, experts});

@@ -19,6 +19,9 @@ struct RoutingState {
   bool by_layer = false;  ///< the last extent but one is this rank's MoE layers
 };
 
+/// The bias that selection adds, real [L,E].
+inline constexpr const char* kBalanceBias = "balance.bias";
+
 /// One per rank; shared by the routers of all MoE layers of that rank.
 class BalanceState {
  public:

@@ -79,8 +79,8 @@ struct Context {
   void to_host(const Tensor& tensor, void* host, Stream stream);
 };
 
-/// Tensors of the MoE layers that somebody wants to look at later; while they are here their memory
-/// is not used again. T tokens, k choices, E experts.
+/// Tensors of the MoE layers, and of the head, that somebody wants to look at later; while they are
+/// here their memory is not used again. T tokens, k choices, E experts.
 struct RoutingWatch {
   struct Routed {
     int64_t layer;  ///< of the model
@@ -94,6 +94,8 @@ struct RoutingWatch {
   };
   std::vector<Routed> routed;    ///< forwards without backward
   std::vector<Weighed> weighed;  ///< backwards
+  bool keep_logits = false;      ///< of the head, too
+  std::vector<Tensor> logits;    ///< [T, classes of this rank]: forwards without backward
 };
 
 /// A micro-batch of whole sequences: sequences [first_sequence, first_sequence + sequences) of the

@@ -88,6 +88,11 @@ void Head::forward(Context& context, const MicroBatch& batch, const Tensor& x,
   GemmAttr attr;
   attr.transpose_b = true;
   context.launch(gemm(all, table_->value, {}, logits, {}, attr));
+  if (batch.watch && batch.watch->keep_logits && !batch.backward) {
+    const Tensor kept = context.activation(logits.shape, "kept logits");
+    context.launch(copy(logits, kept));
+    batch.watch->logits.push_back(kept);
+  }
   loss(context, batch, logits, targets, sums);
   if (batch.backward) saved.d_logits = logits;
 }

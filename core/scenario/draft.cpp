@@ -70,6 +70,11 @@ void ScenarioDraft::leave(std::string what, const std::string& reason) {
   left_out_.push_back(fmt::format("{} ({})", flat(std::move(what)), reason));
 }
 
+void ScenarioDraft::differ(const std::string& what, const std::string& reason) {
+  leave(what, reason);
+  differences_.push_back(left_out_.back());
+}
+
 // Members in the order of the key table, lists on one line.
 std::string ScenarioDraft::object(const Json::Value& value, const std::string& path,
                                   int depth) const {
@@ -98,6 +103,7 @@ ImportedScenario ScenarioDraft::finish(const std::string& name) const {
   ImportedScenario result;
   result.kept = kept_;
   result.left_out = left_out_;
+  result.differences = differences_;
   result.notes = notes_;
   result.text = fmt::format("// Imported from {}.\n", path.filename().string());
   if (!notes_.empty()) result.text += "// Converted:\n";

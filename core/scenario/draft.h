@@ -12,9 +12,10 @@
 namespace moetwin {
 
 struct ImportedScenario {
-  std::string text;                   ///< a scenario file, what was left out as comments on top
-  size_t kept = 0;                    ///< keys taken over
-  std::vector<std::string> left_out;  ///< "file:line: path = value (reason)"
+  std::string text;                      ///< a scenario file, what was left out as comments on top
+  size_t kept = 0;                       ///< keys taken over
+  std::vector<std::string> left_out;     ///< "file:line: path = value (reason)"
+  std::vector<std::string> differences;  ///< of these, what makes the model compute something else
   std::vector<std::string> notes;  ///< values that are not as they stood: how they were converted
   std::string problems;            ///< what reading `text` as a scenario refuses; empty: valid
 };
@@ -35,6 +36,8 @@ class ScenarioDraft {
 
   /// `what` as it stood, with its place.
   void leave(std::string what, const std::string& reason);
+  /// The same for what makes the model another one, so that its weights have no meaning here.
+  void differ(const std::string& what, const std::string& reason);
   void note(const std::string& line) { notes_.push_back(line); }
 
   /// `name`: of the file it is imported from. Reads the text as a scenario.
@@ -47,7 +50,7 @@ class ScenarioDraft {
   KeyTable table_;
   Json::Value tree_{Json::objectValue};
   size_t kept_ = 0;
-  std::vector<std::string> left_out_, notes_;
+  std::vector<std::string> left_out_, differences_, notes_;
 };
 
 /// Compact JSON.

@@ -52,10 +52,18 @@ void JsonMembers::take(const std::string& path, const std::string& key) {
   if (!value.isNull()) draft_.set(key, value);
 }
 
-void JsonMembers::leave(const std::string& path, const std::string& reason) {
+std::string JsonMembers::text_of(const std::string& path) const {
   const Json::Value* value = at(path);
-  draft_.leave(fmt::format("{}: {} = {}", file_, path, value ? one_line(*value) : "(not given)"),
-               reason);
+  return fmt::format("{}: {} = {}", file_, path, value ? one_line(*value) : "(not given)");
+}
+
+void JsonMembers::leave(const std::string& path, const std::string& reason) {
+  draft_.leave(text_of(path), reason);
+  taken_.insert(path);
+}
+
+void JsonMembers::differ(const std::string& path, const std::string& reason) {
+  draft_.differ(text_of(path), reason);
   taken_.insert(path);
 }
 

@@ -25,10 +25,14 @@ class JsonMembers {
   /// Sets a key to the value at a path, where there is one.
   void take(const std::string& path, const std::string& key);
   void leave(const std::string& path, const std::string& reason);
+  /// The same for what makes the model another one.
+  void differ(const std::string& path, const std::string& reason);
   /// All that was not taken.
   void leave_rest(const std::string& reason);
 
  private:
+  /// "config.json: hidden_act = "relu""
+  std::string text_of(const std::string& path) const;
   const Json::Value* at(const std::string& path) const;
   void leave_rest(const Json::Value& value, const std::string& path, const std::string& reason);
 

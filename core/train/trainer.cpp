@@ -62,8 +62,8 @@ Trainer::Trainer(Backend& device, const Scenario& scenario, const Grid& grid,
   if (services_.resume) {
     state_.restore(*services_.resume);
     from = services_.resume->manifest().position;
+    if (services_.resume->manifest().optimizer != kWeightsAlone) scaler_.restore(from);
   }
-  if (services_.resume) scaler_.restore(from);
   first_step_ = from.step;
   updates_ = from.updates;
   batches_.go_on_from(from.step, from.consumed_sequences);
@@ -188,6 +188,15 @@ void Trainer::validate(int64_t step) {
   if (services_.recorder)
     services_.recorder->add_validation(rank(), step, loss[0], std::llround(loss[1]));
   leave_out(step);
+}
+
+std::vector<Tensor> Trainer::logits(int64_t sequences) {
+  RoutingWatch watch;
+  watch.keep_logits = true;
+  const Tensor sums = memory_.allocate({2}, context_.real(), MemoryClass::workspace, "loss sums");
+  context_.launch(fill(sums, {}));
+  pipeline_.evaluate(0, batches_.first(sequences), sums, &watch);
+  return std::move(watch.logits);
 }
 
 void Trainer::leave_out(int64_t step) {

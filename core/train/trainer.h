@@ -59,6 +59,9 @@ class Trainer {
   Context& context() { return context_; }
   std::vector<FlatGroup>& groups() { return groups_; }
   ParameterSet& parameters() { return parameters_; }
+  /// Of the first `sequences` sequences of the training data, in evaluation: [T, classes] of this
+  /// rank for each micro-batch it works on, on the ranks of the last stage.
+  std::vector<Tensor> logits(int64_t sequences);
   GradientReducer& reducer() { return reducer_; }
   BalanceState& balance() { return balance_; }
   TrainingState& state() { return state_; }

@@ -31,3 +31,44 @@ TEST_CASE("import ends with 2 where the result is not valid, or nothing can be r
   CHECK(run({"import", folder.write("empty.py", "")}).code == 2);
   CHECK(run({"import"}).code == 2);
 }
+
+TEST_CASE("a Hugging Face model is imported with its weights, trained from and exported") {
+  const Folder folder("import-model");
+  const std::string model = std::string(MOETWIN_FIXTURES) + "/huggingface/deepseek_v3";
+  const Ran imported = run({"import", model, "-o", folder.file("mine.json")});
+  INFO(imported.err);
+  REQUIRE(imported.code == 0);
+  CHECK_THAT(imported.err, Contains("mine-weights: ") && Contains("parameters") &&
+                               Contains("--weights " + folder.file("mine-weights")));
+  // A second time it is there already; without -o there is nowhere to write.
+  const Ran again = run({"import", model, "-o", folder.file("mine.json")});
+  CHECK(again.code == 2);
+  CHECK_THAT(again.err, Contains("mine-weights: is there already"));
+  CHECK(run({"import", model}).code == 0);
+  const Ran exported =
+      run({"export", folder.file("mine-weights"), "--out", folder.file("back"), "--dtype", "bf16"});
+  INFO(exported.err);
+  CHECK(exported.code == 0);
+  CHECK_THAT(exported.err, Contains("deepseek_v3 in bf16"));
+  CHECK_THAT(exported.err, Contains("bias_update_rate"));
+  CHECK(std::filesystem::exists(folder.file("back/model.safetensors")));
+  CHECK_THAT(folder.read("back/config.json"), Contains("\"qk_rope_head_dim\": 8"));
+  const Ran full = run({"export", folder.file("mine-weights"), "--out", folder.file("back")});
+  CHECK(full.code == 2);
+  CHECK_THAT(full.err, Contains("is not empty"));
+  CHECK(run({"export", folder.file("absent"), "--out", folder.file("x")}).code == 2);
+}
+
+TEST_CASE("weights of a model that computes something else are refused") {
+  const Folder folder("import-other");
+  namespace fs = std::filesystem;
+  fs::copy(std::string(MOETWIN_FIXTURES) + "/huggingface/olmoe", folder.file("model"));
+  std::string config = folder.read("model/config.json");
+  config.replace(config.find("\"clip_qkv\": null"), 16, "\"clip_qkv\": 8.0 ");
+  folder.write("model/config.json", config);
+  const Ran ran = run({"import", folder.file("model"), "-o", folder.file("mine.json")});
+  CHECK(ran.code == 2);
+  CHECK_THAT(ran.err, Contains("are not taken over") && Contains("clip_qkv = 8"));
+  CHECK_FALSE(fs::exists(folder.file("mine-weights")));
+  CHECK_THAT(folder.read("mine.json"), Contains("clip_qkv"));
+}

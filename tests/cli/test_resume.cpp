@@ -134,6 +134,34 @@ TEST_CASE("a run goes on from its checkpoints: same losses, same routing rows", 
   CHECK(rows_after(folder.read("longer/steps.csv"), 0, 1) == std::vector<std::string>{"7", "8"});
 }
 
+TEST_CASE("--weights begins at step 0 with the weights of a run and nothing else of it") {
+  const Training training("resume-weights");
+  const Folder& folder = training.folder;
+  REQUIRE(training.run("first").code == 0);
+  const Ran ran = training.run(
+      "second", {"--weights", folder.file("first"), "--gpus", "2", "--set",
+                 "training_config.global_batch_size=8", "--set", "training_config.steps=2", "--set",
+                 "training_config.learning_rate=0"});
+  INFO(ran.err);
+  REQUIRE(ran.code == 0);
+  CHECK(rows_after(folder.read("second/steps.csv"), 0, 1) == std::vector<std::string>{"1", "2"});
+  const Checkpoint first(folder.file("first/checkpoints/" + checkpoint_name(6))),
+      second(folder.file("second/checkpoints/" + checkpoint_name(2)));
+  CHECK(second.manifest().position.updates == 2);
+  // At rate 0 the weights are those of the first run's end; the moments are those of two steps.
+  for (const auto& [name, tensor] : first.manifest().tensors) {
+    const TensorPart whole = TensorPart::whole(tensor.extents);
+    if (name.rfind("optimizer.", 0) == 0 || name.rfind("balance", 0) == 0) continue;
+    std::vector<float> a(static_cast<size_t>(whole.count)), b(a.size());
+    first.read(name, DType::f32, whole, a.data());
+    second.read(name, DType::f32, whole, b.data());
+    INFO(name);
+    CHECK(a == b);
+  }
+  CHECK(training.run("third", {"--weights", folder.file("first"), "--resume", folder.file("first")})
+            .code == 2);
+}
+
 TEST_CASE("SIGTERM writes a checkpoint, exits 143, and the rest of the run is the same") {
   const Training training("resume-signal");
   const Folder& folder = training.folder;

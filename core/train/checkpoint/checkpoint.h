@@ -21,6 +21,11 @@ class Checkpoint {
   explicit Checkpoint(const std::string& directory);
 
   const Manifest& manifest() const { return manifest_; }
+  /// From here on it is one of weights alone, of step 0.
+  void forget_training() {
+    manifest_.optimizer = kWeightsAlone;
+    manifest_.position = {};
+  }
   const std::string& directory() const { return directory_; }
   /// Checks every element. Throws Error(fault) naming file and tensor.
   void verify() const;

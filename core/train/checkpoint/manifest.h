@@ -17,6 +17,8 @@ namespace moetwin {
 
 inline constexpr const char* kManifestName = "manifest.json";
 inline constexpr const char* kManifestSchema = "moetwin-checkpoint/1";
+/// `optimizer` of a checkpoint without moments.
+inline constexpr const char* kWeightsAlone = "none";
 
 /// Everything of a training that is no tensor. Random draws are functions of the seed, the step and
 /// the element (semantics 6), so the position in them is the step.

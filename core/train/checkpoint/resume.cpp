@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <string_view>
+
 #include "core/base/error.h"
 #include "core/scenario/read.h"
 #include "core/scenario/source.h"
@@ -43,9 +45,11 @@ std::vector<std::string> check_resume(const Scenario& scenario, const Manifest& 
   std::vector<std::string> lines;
   const Json::Value is = scenario_to_json(scenario);
   const Json::Value& was = manifest.scenario;
+  const bool weights_alone = manifest.optimizer == kWeightsAlone;
   for (const char* section : {"model_config", "routing", "data"})
-    if (was.isMember(section)) add_differences(section, was[section], is[section], lines);
-  if (was.isMember("training_config")) {
+    if (was.isMember(section) && (!weights_alone || section != std::string_view("data")))
+      add_differences(section, was[section], is[section], lines);
+  if (was.isMember("training_config") && !weights_alone) {
     for (const char* key : {"seed", "optimizer", "dtype"})
       add_differences(std::string("training_config.") + key, was["training_config"][key],
                       is["training_config"][key], lines);

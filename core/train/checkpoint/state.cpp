@@ -97,8 +97,8 @@ void TrainingState::restore(const Checkpoint& checkpoint) {
     }
     context_.device.write(tensor, bytes.data(), context_.streams.compute);
   };
-  // Weights alone, as from other programs: moments start at zero.
-  const bool moments = checkpoint.manifest().optimizer != "none";
+  // Weights alone: moments start at zero.
+  const bool moments = checkpoint.manifest().optimizer != kWeightsAlone;
   for (FlatGroup& group : groups_)
     group.for_each_piece(context_, [&](const StatePiece& piece) {
       load(piece, piece.weight, nullptr);
@@ -108,7 +108,9 @@ void TrainingState::restore(const Checkpoint& checkpoint) {
     });
   reducer_.weights_changed(context_);
   for (const RoutingState& state : balance_.state()) {
-    // A balance that this training adds starts at zero, as in a new one.
+    // A balance that this training adds starts at zero, as in a new one. With weights alone comes
+    // what they were trained to be used with, the bias, and nothing of earlier steps.
+    if (!moments && state.name != kBalanceBias) continue;
     if (state.by_layer && !checkpoint.has(state.name)) continue;
     const Tensor& tensor = state.tensor;
     std::string bytes(static_cast<size_t>(tensor.bytes()), '\0');

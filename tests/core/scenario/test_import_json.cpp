@@ -182,7 +182,8 @@ TEST_CASE("Qwen3-MoE and OLMoE keep raw or normalised weights as their files say
     "intermediate_size": 32, "norm_topk_prob": false, "vocab_size": 256})");
   CHECK(olmoe.routing.normalize_weights == 0);
   CHECK(olmoe.model_config.moe_layer_config.expert_hidden_size == 32);
-  CHECK_THAT(olmoe_left, Contains("norm of queries and keys over all heads"));
+  CHECK(olmoe.model_config.qk_norm);
+  CHECK(olmoe.model_config.qk_norm_over == "projection");
 }
 
 TEST_CASE("a model of another kind, and what is no JSON, are refused") {
