@@ -211,6 +211,7 @@ struct Estimator::Inside {
     append(key, scenario.model_config.num_layers);
     append(key, scenario.model_config.moe_layer_config.num_experts);
     append(key, scenario.model_config.moe_layer_config.moe_every_k_layers);
+    append(key, scenario.model_config.moe_layer_config.first_dense_layers);
     if (key != trace_key) {
       trace = load_trace(scenario);
       trace_key = key;
