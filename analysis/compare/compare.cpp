@@ -71,6 +71,14 @@ void common(const Figure& a, const Figure& b, std::vector<double>& left,
   }
 }
 
+/// Of `left` where both are known.
+double mean_of_known(const std::vector<double>& left, const std::vector<double>& right) {
+  double sum = 0, known = 0;
+  for (size_t i = 0; i < left.size(); ++i)
+    if (std::isfinite(left[i]) && std::isfinite(right[i])) sum += left[i], ++known;
+  return sum / known;
+}
+
 Difference difference_of(const Figure& a, const Figure& b, bool seeds_differ, double least_rho) {
   Difference d;
   d.a = a;
@@ -87,10 +95,12 @@ Difference difference_of(const Figure& a, const Figure& b, bool seeds_differ, do
   common(a, b, left, right);
   d.test = noise_test(left, right, stream_of(a.name), least_rho);
   if (d.test.judged) {
+    // Of the steps that were compared: A may have more than B.
+    const double compared = std::abs(mean_of_known(left, right));
     d.absolute = d.test.difference;
-    d.relative = d.absolute / scale;
-    d.low = d.test.low / scale;
-    d.high = d.test.high / scale;
+    d.relative = d.absolute / compared;
+    d.low = d.test.low / compared;
+    d.high = d.test.high / compared;
     d.p = d.test.p;
   }
   const bool equal =

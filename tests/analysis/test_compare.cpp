@@ -169,6 +169,22 @@ TEST_CASE("a difference far beyond a slow drift is judged, one within it is not"
   CHECK_THAT(near.why_not, Contains("drift together"));
 }
 
+TEST_CASE("a difference is relative to the steps that were compared") {
+  // A goes on for 100 steps at half the rate; in the 20 that B has too, A does 1000 a second and
+  // B 10.
+  RunFiles a, b;
+  const auto write = [](RunFiles& files, int64_t steps, auto&& rate) {
+    files.report(
+        R"({"schema": "moetwin-report/1", "scenario": "made", "backend": "sim", "seed": 1})");
+    files.steps("tokens_per_second", steps,
+                [&](int64_t step) { return std::vector<double>{rate(step)}; });
+  };
+  write(a, 120, [](int64_t step) { return step <= 20 ? 1000.0 : 500.0; });
+  write(b, 20, [](int64_t) { return 10.0; });
+  const Comparison both = compared(a, b);
+  CHECK(named(both.pairs[0], "tokens_per_second").relative == Approx(-990.0 / 1000));
+}
+
 TEST_CASE("single values are no claim, but count with a tolerance") {
   RunFiles a, b;
   write_run(a, 5, 0);
