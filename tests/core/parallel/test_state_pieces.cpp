@@ -20,15 +20,15 @@ double mark(const Parameter& p, int64_t global) {
   return static_cast<double>((static_cast<int64_t>(p.init_stream % 89) + global) % 97);
 }
 
-struct Fault {
+struct Caught {
   int64_t unowned = 0, owned_twice = 0, wrong = 0, checked = 0;
 };
 
-Fault fill_through_pieces(const Scenario& scenario) {
+Caught fill_through_pieces(const Scenario& scenario) {
   return in_child([&] {
     const Grid grid(scenario.distributed_config, scenario.model_config.moe_layer_config.num_experts,
                     scenario.model_config.expert_width());
-    Fault fault;
+    Caught fault;
     std::map<std::string, std::vector<int>> owners;
     const auto cluster = make_sim_cluster(scenario, sim_options());
     cluster->run([&](Backend& device) {
@@ -81,7 +81,7 @@ TEST_CASE("every element is owned once; weights written to pieces reach all rank
     s.distributed_config.zero_stage = c.zero;
     s.training_config.dtype = c.dtype;
     s.training_config.optimizer = "adamw";
-    const Fault fault = fill_through_pieces(s);
+    const Caught fault = fill_through_pieces(s);
     CHECK(fault.unowned == 0);
     CHECK(fault.owned_twice == 0);
     CHECK(fault.wrong == 0);
