@@ -73,7 +73,7 @@ EstimateStep estimates(const ClusterProfile& profile) {
     figures.tokens_per_second = e.tokens_per_second;
     figures.mfu = e.mfu;
     figures.dropped_share = e.dropped_share;
-    figures.peak_bytes = e.peak_bytes;
+    figures.peak_bytes = e.device_bytes;
     figures.parts = e.parts;
     return figures;
   };

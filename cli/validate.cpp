@@ -51,7 +51,12 @@ Report estimated(const Scenario& scenario) {
   for (const StageEstimate& stage : estimate.stages) {
     if (stage.peak_bytes == estimate.peak_bytes) report.classes_of_fullest = stage.classes;
     report.peak_bytes_per_rank.push_back(stage.peak_bytes);
+    report.device_bytes_per_rank.push_back(stage.peak_bytes + stage.communicator_bytes +
+                                           estimate.context_bytes);
   }
+  // Blocks of the caching allocator are not estimated: at least what tensors need.
+  report.reserved_bytes = estimate.peak_bytes;
+  report.context_bytes = estimate.context_bytes;
   return report;
 }
 

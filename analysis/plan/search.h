@@ -19,7 +19,7 @@ struct PlanFigures {
   double step_seconds = 0, tokens_per_second = 0;
   double mfu = 0;            ///< NaN: unknown
   double dropped_share = 0;  ///< of assignments
-  int64_t peak_bytes = 0;    ///< of the fullest rank
+  int64_t peak_bytes = 0;    ///< of the fullest rank, with context and communicators
   StepParts parts;           ///< mean over ranks
 };
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <variant>
 
+#include "backends/sim/cost/framework.h"
 #include "backends/sim/cost/roofline.h"
 #include "backends/sim/representative/compose.h"
 #include "backends/sim/representative/loads.h"
@@ -457,16 +458,25 @@ Estimate Estimator::estimate(const Scenario& scenario, const EstimateOptions& op
                  (estimate.step_seconds * static_cast<double>(grid.world()) *
                   peak(in.profile.gpu, KernelKind::gemm, setup.settings.compute_dtype).value);
   estimate.memory_bytes = static_cast<int64_t>(in.profile.gpu.memory.value);
+  estimate.context_bytes = static_cast<int64_t>(in.profile.gpu.context.value) +
+                           framework_costs(setup.settings.kernels.of).memory_bytes;
   for (size_t s = 0; s < result.stages.size(); ++s) {
     const StageResult& stage = result.stages[s];
-    estimate.stages.push_back({stage.parts, stage.peak_bytes, stage.classes, stage.host_syncs, {}});
+    const StageSetup& made = step.stages[s];
+    const int64_t communicators = made.record
+                                      ? made.record->communicator_bytes
+                                      : made.program->device().properties().communicator_bytes;
+    estimate.stages.push_back(
+        {stage.parts, stage.peak_bytes, stage.classes, stage.host_syncs, communicators, {}});
+    estimate.device_bytes =
+        std::max(estimate.device_bytes, stage.peak_bytes + communicators + estimate.context_bytes);
     if (options.traffic) estimate.stages.back().sent = traffic_of(step, s, wanted);
     estimate.parts += stage.parts;
     estimate.peak_bytes = std::max(estimate.peak_bytes, stage.peak_bytes);
     estimate.host_syncs = std::max(estimate.host_syncs, stage.host_syncs);
   }
   estimate.parts = estimate.parts / static_cast<double>(p);
-  estimate.fits = estimate.peak_bytes <= estimate.memory_bytes;
+  estimate.fits = estimate.device_bytes <= estimate.memory_bytes;
   return estimate;
 }
 

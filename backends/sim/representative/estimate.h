@@ -24,7 +24,8 @@ struct StageEstimate {
   int64_t peak_bytes = 0;  ///< of its fullest rank
   ClassBytes classes{};    ///< at that moment
   int64_t host_syncs = 0;
-  std::vector<Sent> sent;  ///< by one rank, mean over ranks; only where asked for
+  int64_t communicator_bytes = 0;  ///< buffers of the collective library, in no class
+  std::vector<Sent> sent;          ///< by one rank, mean over ranks; only where asked for
 };
 
 struct Estimate {
@@ -33,7 +34,9 @@ struct Estimate {
   double mfu = 0;                            ///< semantics 7
   StepParts parts;                           ///< mean over stages
   int64_t peak_bytes = 0, memory_bytes = 0;  ///< of the fullest rank; what a GPU has
-  bool fits = false;                         ///< the one is not more than the other
+  int64_t context_bytes = 0;                 ///< of the library, the framework and its workspaces
+  int64_t device_bytes = 0;                  ///< most of a rank: tensors, communicators, context
+  bool fits = false;                         ///< device_bytes are not more than memory_bytes
   int64_t host_bytes = 0, host_syncs = 0;
   std::vector<StageEstimate> stages;
   double dropped_share = 0;  ///< of assignments, over capacity

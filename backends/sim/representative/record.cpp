@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "backends/sim/cluster/machine.h"
+#include "backends/sim/cost/framework.h"
 #include "backends/sim/cost/roofline.h"
 #include "backends/sim/representative/loads.h"
 #include "core/base/error.h"
@@ -90,13 +91,17 @@ void check_fits(const Scenario& scenario, const Estimate& estimate) {
                              format_bytes(static_cast<double>(bytes)));
   throw Error(
       ErrorClass::capacity,
-      fmt::format("out of memory on pipeline stage {}: {} of {} are needed ({}); {} over. "
-                  "Use a smaller micro-batch, more expert parallelism or ZeRO, or "
-                  "memory.on_exceed: report",
-                  fullest - estimate.stages.begin(),
-                  format_bytes(static_cast<double>(estimate.peak_bytes)),
-                  format_bytes(static_cast<double>(estimate.memory_bytes)), classes,
-                  format_bytes(static_cast<double>(estimate.peak_bytes - estimate.memory_bytes))));
+      fmt::format(
+          "out of memory on pipeline stage {}: {} of {} are needed ({}; {} context, {} "
+          "communicators); {} over. "
+          "Use a smaller micro-batch, more expert parallelism or ZeRO, or "
+          "memory.on_exceed: report",
+          fullest - estimate.stages.begin(),
+          format_bytes(static_cast<double>(estimate.device_bytes)),
+          format_bytes(static_cast<double>(estimate.memory_bytes)), classes,
+          format_bytes(static_cast<double>(estimate.context_bytes)),
+          format_bytes(static_cast<double>(fullest->communicator_bytes)),
+          format_bytes(static_cast<double>(estimate.device_bytes - estimate.memory_bytes))));
 }
 
 }  // namespace
@@ -105,7 +110,11 @@ DeviceProperties representative_device(const Scenario& scenario, const ClusterPr
   const DType dtype = parse_dtype(scenario.training_config.dtype);
   DeviceProperties p;
   p.name = profile.gpu.name + " (modelled)";
-  p.memory_bytes = static_cast<int64_t>(profile.gpu.memory.value);
+  p.context_bytes =
+      static_cast<int64_t>(profile.gpu.context.value) +
+      framework_costs(parse_kernels(scenario.cluster.kernels, scenario.cluster.attention).of)
+          .memory_bytes;
+  p.memory_bytes = static_cast<int64_t>(profile.gpu.memory.value) - p.context_bytes;
   p.world = scenario.distributed_config.world_size;
   p.gpus_per_node = profile.gpus_per_node;
   p.numerics = false;
@@ -166,6 +175,8 @@ void record_estimates(const Scenario& scenario, const Grid& grid, Estimator& est
       out.memory.bytes = out.memory.bytes_at_peak = stage.classes;
       out.memory.reserved = out.memory.peak_reserved = stage.peak_bytes;
       out.memory.host = estimate.host_bytes;
+      out.memory.context = estimate.context_bytes;
+      out.memory.communicators = stage.communicator_bytes;
       out.host_syncs = stage.host_syncs;
       out.learning_rate =
           training.learning_rate * training.dense.learning_rate_multiplier *

@@ -60,7 +60,9 @@ SoloBackend::SoloBackend(CollectivePrices& prices, const SoloSettings& settings,
       corrections_(prices.machine().profile().corrections) {
   const Machine& machine = prices.machine();
   properties_.name = gpu_.name + " (modelled)";
-  properties_.memory_bytes = static_cast<int64_t>(gpu_.memory.value);
+  properties_.context_bytes =
+      static_cast<int64_t>(gpu_.context.value) + framework_costs(settings.kernels.of).memory_bytes;
+  properties_.memory_bytes = static_cast<int64_t>(gpu_.memory.value) - properties_.context_bytes;
   properties_.rank = rank;
   properties_.world = machine.world();
   properties_.node = machine.node_of(rank);
@@ -261,6 +263,8 @@ void SoloBackend::abort(const std::string& message) { throw Error(ErrorClass::fa
 
 std::unique_ptr<Communicator> SoloBackend::communicator(const Group& group,
                                                         const std::string& name) {
+  if (group.size() > 1)
+    properties_.communicator_bytes += static_cast<int64_t>(gpu_.communicator.value);
   return std::make_unique<SoloCommunicator>(group, group.index_of(properties_.rank), name, *this);
 }
 

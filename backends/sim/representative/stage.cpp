@@ -133,6 +133,7 @@ StageRecord record_stage(StageProgram& program, const std::vector<int64_t>& bloc
   };
   record.memory = program.memory().bytes;
   record.host_bytes = program.memory().host;
+  record.communicator_bytes = program.device().properties().communicator_bytes;
   program.device().cut();
   program.begin();
   record.begin = piece();

@@ -46,6 +46,7 @@ struct StageRecord {
   std::map<int64_t, Segment> block_done;  ///< where there is anything to do
   ClassBytes memory{}, peak{};            ///< all along; while the optimizer works
   int64_t host_bytes = 0;
+  int64_t communicator_bytes = 0;
 };
 StageRecord record_stage(StageProgram& program, const std::vector<int64_t>& blocks);
 
