@@ -11,7 +11,7 @@ namespace moetwin {
 
 ValidatedError validated_error(const std::vector<std::string>& directories, bool experts) {
   for (const std::string& directory : directories) {
-    const std::string path = directory + "/validated.json";
+    const std::string path = directory + "/data/validated.json";
     std::ifstream in(path);
     if (!in) continue;
     Json::Value json;

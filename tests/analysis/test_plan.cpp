@@ -206,8 +206,8 @@ TEST_CASE("the winner is a scenario that extends the one it was planned for") {
 
 TEST_CASE("the validated error is read where it was written") {
   const auto folder = std::filesystem::temp_directory_path() / "moetwin-test-plan-validated";
-  std::filesystem::create_directories(folder);
-  std::ofstream(folder / "validated.json")
+  std::filesystem::create_directories(folder / "data");
+  std::ofstream(folder / "data/validated.json")
       << R"({"kinds": {"moe_training": {"median_abs_error": 0.07, "expressed": 75}}})";
   const ValidatedError error = validated_error({"/nowhere", folder.string()}, true);
   CHECK(error.median == 0.07);
