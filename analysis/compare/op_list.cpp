@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "core/base/error.h"
+#include "core/device/profile.h"
 
 namespace moetwin {
 
@@ -121,9 +122,12 @@ OpLists read_op_lists(const std::string& path) {
   in.seekg(0);
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (!read_lines(text, lists)) read_any(path, text, lists);
-  for (auto& [place, ops] : lists)
+  for (auto& [place, ops] : lists) {
+    // Time that ops lost is none of them.
+    std::erase_if(ops, [](const ListedOp& op) { return op.name == kSlowedName; });
     std::stable_sort(ops.begin(), ops.end(),
                      [](const ListedOp& a, const ListedOp& b) { return a.start < b.start; });
+  }
   return lists;
 }
 

@@ -23,7 +23,7 @@ struct Packed {
 static_assert(std::is_trivially_copyable_v<Packed>);
 
 struct Counts {
-  int64_t combinations, refused, state_too_large, too_large, slower_by_rule, estimated;
+  int64_t combinations, refused, state_too_large, too_large, slower_by_rule, beaten, estimated;
   size_t fitting, rules;
   bool closest;
 };
@@ -103,7 +103,8 @@ class Reader {
 std::string to_bytes(const PlanSpace& space, const PlanSearch& s) {
   Writer out;
   out.put(Counts{s.combinations, s.refused, s.state_too_large, s.too_large, s.slower_by_rule,
-                 s.estimated, s.fitting.size(), s.refused_by.size(), s.closest.has_value()});
+                 s.beaten, s.estimated, s.fitting.size(), s.refused_by.size(),
+                 s.closest.has_value()});
   for (const PlanResult& r : s.fitting) out.put(pack(space, r));
   if (s.closest) out.put(pack(space, *s.closest));
   for (const auto& [rule, count] : s.refused_by) {
@@ -114,25 +115,25 @@ std::string to_bytes(const PlanSpace& space, const PlanSearch& s) {
   return out.bytes;
 }
 
-void add(PlanSearch& to, const PlanSpace& space, const std::string& bytes) {
+PlanSearch from_bytes(const PlanSpace& space, const std::string& bytes) {
+  PlanSearch found;
   Reader in(bytes);
   const auto counts = in.get<Counts>();
-  to.combinations += counts.combinations;
-  to.refused += counts.refused;
-  to.state_too_large += counts.state_too_large;
-  to.too_large += counts.too_large;
-  to.slower_by_rule += counts.slower_by_rule;
-  to.estimated += counts.estimated;
-  for (size_t i = 0; i < counts.fitting; ++i) to.fitting.push_back(unpack(space, in.get<Packed>()));
-  if (counts.closest) {
-    const PlanResult closest = unpack(space, in.get<Packed>());
-    if (!to.closest || closest.figures.peak_bytes < to.closest->figures.peak_bytes)
-      to.closest = closest;
-  }
+  found.combinations = counts.combinations;
+  found.refused = counts.refused;
+  found.state_too_large = counts.state_too_large;
+  found.too_large = counts.too_large;
+  found.slower_by_rule = counts.slower_by_rule;
+  found.beaten = counts.beaten;
+  found.estimated = counts.estimated;
+  for (size_t i = 0; i < counts.fitting; ++i)
+    found.fitting.push_back(unpack(space, in.get<Packed>()));
+  if (counts.closest) found.closest = unpack(space, in.get<Packed>());
   for (size_t i = 0; i < counts.rules; ++i) {
     const std::string rule = in.text();
-    to.refused_by[rule] += in.get<int64_t>();
+    found.refused_by[rule] = in.get<int64_t>();
   }
+  return found;
 }
 
 }  // namespace
@@ -140,26 +141,32 @@ void add(PlanSearch& to, const PlanSpace& space, const std::string& bytes) {
 PlanSearch search_plan_in_processes(const Scenario& scenario, const PlanSpace& space,
                                     const PlanMachine& machine, const MakeEstimate& make,
                                     int processes) {
-  const std::vector<PlanLayout> layouts = plan_layouts(space, scenario);
-  check_layouts(layouts, scenario);
   if (processes <= 0)
     processes = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  // A layout a job: what they cost differs, and an estimator keeps little from one to the next.
   ProcessOptions options;
   options.processes = processes;
-  const auto results = run_in_processes(
-      layouts.size(),
-      [&](size_t i) {
-        return to_bytes(space, search_layouts(scenario, space, {layouts[i]}, machine, make()));
-      },
-      options);
-  PlanSearch found;
-  for (const JobResult& result : results) {
-    if (!result.ok) throw Error(result.error_class, result.error);
-    add(found, space, result.bytes);
-  }
-  rank_plan(found);
-  return found;
+  return search_plan_by(scenario, space, [&](const std::vector<PlanTask>& tasks) {
+    std::vector<PlanSearch> parts(tasks.size());
+    std::vector<size_t> heavy;
+    for (size_t i = 0; i < tasks.size(); ++i) {
+      if (tasks[i].pass == PlanPass::count_rest)
+        parts[i] = search_layout(scenario, space, tasks[i], machine, nullptr);
+      else
+        heavy.push_back(i);
+    }
+    // A layout a job: what they cost differs, and an estimator keeps little from one to the next.
+    const auto results = run_in_processes(
+        heavy.size(),
+        [&](size_t i) {
+          return to_bytes(space, search_layout(scenario, space, tasks[heavy[i]], machine, make()));
+        },
+        options);
+    for (size_t i = 0; i < heavy.size(); ++i) {
+      if (!results[i].ok) throw Error(results[i].error_class, results[i].error);
+      parts[heavy[i]] = from_bytes(space, results[i].bytes);
+    }
+    return parts;
+  });
 }
 
 }  // namespace moetwin

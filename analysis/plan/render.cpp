@@ -113,6 +113,9 @@ std::string searched_text(const PlanSearch& search) {
   if (search.slower_by_rule > 0)
     text += fmt::format("; {} left out, for the same fits without recompute or offload",
                         count_text(search.slower_by_rule));
+  if (search.beaten > 0)
+    text += fmt::format("; {} left out of layouts that lose even without all-to-all and bubble",
+                        count_text(search.beaten));
   return text + "\n";
 }
 
@@ -267,6 +270,7 @@ Json::Value plan_json(const PlanContext& context, const PlanSearch& search) {
     searched["refused_by"][key] = Json::Int64(count);
   searched["state_too_large"] = Json::Int64(search.state_too_large);
   searched["too_large"] = Json::Int64(search.too_large);
+  searched["beaten"] = Json::Int64(search.beaten);
   searched["slower_by_rule"] = Json::Int64(search.slower_by_rule);
   json["ranking"] = Json::Value(Json::arrayValue);
   for (size_t i = 0; i < std::min(context.shown, search.fitting.size()); ++i)

@@ -47,13 +47,13 @@ class Search {
          const EstimateStep& estimate)
       : scenario_(scenario), space_(space), machine_(machine), estimate_(estimate) {}
 
-  PlanSearch run(const std::vector<PlanLayout>& layouts) {
-    for (const PlanLayout& layout : layouts) of_layout(layout);
+  PlanSearch run(const PlanTask& task) {
+    of_layout(task.layout, task.pass);
     return std::move(found_);
   }
 
  private:
-  void of_layout(const PlanLayout& layout) {
+  void of_layout(const PlanLayout& layout, PlanPass pass) {
     PlanPoint point;
     point.layout = layout;
     const bool stages = layout.pp > 1,
@@ -73,6 +73,17 @@ class Search {
             for (const bool overlap : space_.overlap) {
               if (overlap && layout.ep == 1) continue;
               point.overlap = overlap;
+              const bool simple = (!stages || schedule == space_.schedule.front()) &&
+                                  overlap == space_.overlap.front();
+              if (simple != (pass == PlanPass::simple)) continue;
+              if (pass == PlanPass::count_rest) {
+                const auto count =
+                    static_cast<int64_t>(space_.micro_batch.size() * space_.cpu_offload.size() *
+                                         space_.recompute.size());
+                found_.combinations += count;
+                found_.beaten += count;
+                continue;
+              }
               bool too_large = false;
               for (const int64_t micro_batch : space_.micro_batch) {
                 point.micro_batch = micro_batch;
@@ -150,35 +161,76 @@ class Search {
 
 }  // namespace
 
-void check_layouts(const std::vector<PlanLayout>& layouts, const Scenario& scenario) {
-  if (layouts.empty())
+PlanSearch search_layout(const Scenario& scenario, const PlanSpace& space, const PlanTask& task,
+                         const PlanMachine& machine, const EstimateStep& estimate) {
+  return Search(scenario, space, machine, estimate).run(task);
+}
+
+namespace {
+
+void add(PlanSearch& to, const PlanSearch& part) {
+  to.combinations += part.combinations;
+  to.refused += part.refused;
+  to.state_too_large += part.state_too_large;
+  to.too_large += part.too_large;
+  to.slower_by_rule += part.slower_by_rule;
+  to.beaten += part.beaten;
+  to.estimated += part.estimated;
+  to.fitting.insert(to.fitting.end(), part.fitting.begin(), part.fitting.end());
+  for (const auto& [rule, count] : part.refused_by) to.refused_by[rule] += count;
+  if (part.closest &&
+      (!to.closest || part.closest->figures.peak_bytes < to.closest->figures.peak_bytes))
+    to.closest = part.closest;
+}
+
+/// Tokens a second if nothing were lost to all-to-all and bubble.
+double promise(const PlanFigures& f) {
+  const double least = f.step_seconds - f.parts[Part::all_to_all] - f.parts[Part::bubble];
+  return f.tokens_per_second * f.step_seconds / std::max(least, 1e-3 * f.step_seconds);
+}
+
+}  // namespace
+
+PlanSearch search_plan_by(const Scenario& scenario, const PlanSpace& space, const RunTasks& run) {
+  std::vector<PlanTask> tasks;
+  for (const PlanLayout& layout : plan_layouts(space, scenario))
+    tasks.push_back({layout, PlanPass::simple});
+  if (tasks.empty())
     throw Error(ErrorClass::configuration,
                 fmt::format("plan: no sizes of the space make a grid of {} GPUs",
                             scenario.distributed_config.world_size));
-}
-
-PlanSearch search_layouts(const Scenario& scenario, const PlanSpace& space,
-                          const std::vector<PlanLayout>& layouts, const PlanMachine& machine,
-                          const EstimateStep& estimate) {
-  return Search(scenario, space, machine, estimate).run(layouts);
-}
-
-void rank_plan(PlanSearch& search) {
-  std::stable_sort(search.fitting.begin(), search.fitting.end(),
+  const std::vector<PlanSearch> simple = run(tasks);
+  PlanSearch found;
+  double best = 0;
+  for (const PlanSearch& part : simple) {
+    add(found, part);
+    for (const PlanResult& r : part.fitting) best = std::max(best, r.figures.tokens_per_second);
+  }
+  for (size_t i = 0; i < tasks.size(); ++i) {
+    const auto& fitting = simple[i].fitting;
+    const bool may_win = std::any_of(fitting.begin(), fitting.end(), [&](const PlanResult& r) {
+      return promise(r.figures) >= best;
+    });
+    tasks[i].pass = may_win ? PlanPass::rest : PlanPass::count_rest;
+  }
+  for (const PlanSearch& part : run(tasks)) add(found, part);
+  std::stable_sort(found.fitting.begin(), found.fitting.end(),
                    [](const PlanResult& a, const PlanResult& b) {
                      if (a.figures.tokens_per_second != b.figures.tokens_per_second)
                        return a.figures.tokens_per_second > b.figures.tokens_per_second;
                      return a.figures.peak_bytes < b.figures.peak_bytes;
                    });
+  return found;
 }
 
 PlanSearch search_plan(const Scenario& scenario, const PlanSpace& space, const PlanMachine& machine,
                        const EstimateStep& estimate) {
-  const std::vector<PlanLayout> layouts = plan_layouts(space, scenario);
-  check_layouts(layouts, scenario);
-  PlanSearch found = search_layouts(scenario, space, layouts, machine, estimate);
-  rank_plan(found);
-  return found;
+  return search_plan_by(scenario, space, [&](const std::vector<PlanTask>& tasks) {
+    std::vector<PlanSearch> parts;
+    for (const PlanTask& task : tasks)
+      parts.push_back(search_layout(scenario, space, task, machine, estimate));
+    return parts;
+  });
 }
 
 std::vector<PlanResult> pareto_front(const std::vector<PlanResult>& fitting) {

@@ -37,6 +37,7 @@ struct PlanSearch {
   int64_t state_too_large = 0;                ///< training state alone does not fit
   int64_t too_large = 0;       ///< state fits, with activations and buffers it does not
   int64_t slower_by_rule = 0;  ///< left out: recompute or offload where the same fits without
+  int64_t beaten = 0;  ///< left out: the layout is too slow even without all-to-all and bubble
   int64_t estimated = 0;
   /// Of those that do not fit the one with the lowest peak; its figures have no time where only its
   /// state was computed.
@@ -50,18 +51,27 @@ struct PlanMachine {
 
 using EstimateStep = std::function<PlanFigures(const Scenario&)>;
 
-/// `estimate` is called for points whose rules hold. Deterministic. Throws Error(configuration)
-/// where no layout of the space makes a grid, with the reason.
+/// `estimate` is called for points whose rules hold. First every layout with the first schedule and
+/// overlap of the space; then all the others of those layouts that would be the fastest if they had
+/// no all-to-all and no bubble, which is the most that another schedule or overlap can hide.
+/// Deterministic. Throws Error(configuration) where no layout of the space makes a grid, with the
+/// reason.
 PlanSearch search_plan(const Scenario& scenario, const PlanSpace& space, const PlanMachine& machine,
                        const EstimateStep& estimate);
 
-/// The pieces of it: refuses that there is none, searches some of the layouts without ranking,
-/// ranks.
-void check_layouts(const std::vector<PlanLayout>& layouts, const Scenario& scenario);
-PlanSearch search_layouts(const Scenario& scenario, const PlanSpace& space,
-                          const std::vector<PlanLayout>& layouts, const PlanMachine& machine,
-                          const EstimateStep& estimate);
-void rank_plan(PlanSearch& search);
+/// Which points of a layout: those with the first schedule and overlap, the others, or the others
+/// only counted.
+enum class PlanPass : uint8_t { simple, rest, count_rest };
+struct PlanTask {
+  PlanLayout layout;
+  PlanPass pass = PlanPass::simple;
+};
+/// One task; nothing is ranked.
+PlanSearch search_layout(const Scenario& scenario, const PlanSpace& space, const PlanTask& task,
+                         const PlanMachine& machine, const EstimateStep& estimate);
+/// The search by whoever does the tasks, each answered by search_layout.
+using RunTasks = std::function<std::vector<PlanSearch>(const std::vector<PlanTask>&)>;
+PlanSearch search_plan_by(const Scenario& scenario, const PlanSpace& space, const RunTasks& run);
 
 /// Points that no other beats in throughput, memory and dropped share at once; fastest first.
 std::vector<PlanResult> pareto_front(const std::vector<PlanResult>& fitting);

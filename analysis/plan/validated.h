@@ -11,8 +11,8 @@ struct ValidatedError {
   std::string source;  ///< "validated.json, moe_training, 75 rows"
 };
 
-/// From data/validated.json, what `moetwin validate --json` wrote, in the first of the directories that
-/// has it: of MoE or of dense training. Throws Error(configuration) where it is broken.
+/// From data/validated.json, what `moetwin validate --json` wrote, in the first of the directories
+/// that has it: of MoE or of dense training. Throws Error(configuration) where it is broken.
 ValidatedError validated_error(const std::vector<std::string>& directories, bool experts);
 
 }  // namespace moetwin

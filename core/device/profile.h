@@ -16,6 +16,9 @@ const char* phase_name(Phase phase);
 enum class Activity : uint8_t { compute, all_to_all, other_communication, offload, host, data };
 const char* activity_name(Activity activity);
 
+/// Name of a stretch that is no launch: what work lost to a collective beside it.
+inline constexpr const char* kSlowedName = "slowed by communication";
+
 /// One stretch of work. Without detail, neighbours of equal activity, phase and stream are merged
 /// and `name` is empty.
 struct Interval {

@@ -86,7 +86,8 @@ TEST_CASE("what fits is ranked by throughput and recompute is tried only where i
   for (const PlanResult& r : all.fitting) CHECK(r.point.recompute == "none");
   CHECK(all.estimated == calls);
   CHECK(all.too_large == 0);
-  CHECK(all.combinations == all.estimated + all.refused + all.state_too_large + all.slower_by_rule);
+  CHECK(all.combinations ==
+        all.estimated + all.refused + all.state_too_large + all.slower_by_rule + all.beaten);
 
   // With 1e8 bytes EP 8 needs 1.25e8 without recompute, 1.14e8 with selective, 0.96e8 with full.
   const PlanSearch tight =

@@ -48,9 +48,10 @@ FitResult fit_profile(const Measurements& m, const ClusterProfile& base, const s
   result.profile = base;
   GpuProfile& gpu = result.profile.gpu;
   if (m.memory_bytes > 0) {
-    gpu.memory = Bytes(static_cast<double>(m.memory_bytes));
-    result.figures.push_back(
-        {"gpu.memory_bytes", static_cast<double>(m.memory_bytes), from + ": what may be reserved"});
+    // The modelled GPU takes its context off again.
+    gpu.memory = Bytes(static_cast<double>(m.memory_bytes) + gpu.context.value);
+    result.figures.push_back({"gpu.memory_bytes", gpu.memory.value,
+                              from + ": what may be reserved, and gpu.context_bytes"});
   }
   if (m.gpus_per_node > 0) {
     result.profile.gpus_per_node = m.gpus_per_node;

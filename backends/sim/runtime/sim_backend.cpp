@@ -244,7 +244,7 @@ void SimBackend::slow_down(int32_t stream, const Collective& c, size_t member) {
     interval.end = q.end + lost;
     interval.phase = q.phase;
     interval.stream = static_cast<int32_t>(s);
-    interval.name = "slowed by communication";
+    interval.name = kSlowedName;
     interval.order = order_;
     q.log.add(interval, detailed_);
     q.end += lost;

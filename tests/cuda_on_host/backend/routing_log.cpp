@@ -25,12 +25,12 @@ class WatchedBackend : public CheckedBackend {
     CheckedBackend::launch(call, stream);
     if (std::string_view(call.op->name) != "router_select" || log_.size() >= calls_) return;
     const auto attr = call.get<SelectAttr>();
-    require(attr.groups == 1 && call[kProbs].dtype == DType::f32, "a plain router in fp32");
+    require(call[kProbs].dtype == DType::f32, "a router in fp32");
     probs_ = read<float>(call[kProbs], stream);
     RoutingCall seen;
     seen.top_k = attr.top_k;
     seen.ids = sorted_ids(read<int32_t>(call[kIds], stream), attr.top_k);
-    seen.margins = margins(call, attr.top_k, stream);
+    seen.margins = margins(call, attr, stream);
     if (replay_) {
       const RoutingCall& wanted = replay_->at(log_.size());
       if (wanted.ids != seen.ids) replace(call, attr, wanted, stream);
@@ -52,7 +52,34 @@ class WatchedBackend : public CheckedBackend {
     return ids;
   }
 
-  std::vector<float> margins(const OpCall& call, int64_t k, Stream stream) {
+  /// Between the `count`-th largest and the next; 1 where there is no next.
+  static float gap(std::vector<float> values, int64_t count) {
+    std::sort(values.begin(), values.end(), std::greater<>());
+    const auto last = static_cast<size_t>(count - 1);
+    return last + 1 < values.size() ? values[last] - values[last + 1] : 1.0F;
+  }
+
+  /// The choice of groups by the sum of their two best, and of experts in these groups: the
+  /// smaller.
+  static float margin(const SelectAttr& attr, const std::vector<float>& scores) {
+    if (attr.kept_groups == attr.groups) return gap(scores, attr.top_k);
+    const size_t size = scores.size() / static_cast<size_t>(attr.groups);
+    std::vector<float> of_groups;
+    for (size_t first = 0; first < scores.size(); first += size) {
+      std::vector<float> group(scores.begin() + static_cast<ptrdiff_t>(first),
+                               scores.begin() + static_cast<ptrdiff_t>(first + size));
+      std::sort(group.begin(), group.end(), std::greater<>());
+      of_groups.push_back(size == 1 ? group[0] : group[0] + group[1]);
+    }
+    std::vector<float> sorted = of_groups, open;
+    std::sort(sorted.begin(), sorted.end(), std::greater<>());
+    const float worst = sorted[static_cast<size_t>(attr.kept_groups - 1)];
+    for (size_t e = 0; e < scores.size(); ++e)
+      if (of_groups[e / size] >= worst) open.push_back(scores[e]);
+    return std::min(gap(of_groups, attr.kept_groups), gap(open, attr.top_k));
+  }
+
+  std::vector<float> margins(const OpCall& call, const SelectAttr& attr, Stream stream) {
     const auto experts = static_cast<size_t>(call[kProbs].shape[1]);
     std::vector<float> bias(experts, 0.0F), found;
     if (call[kBias].defined()) bias = read<float>(call[kBias], stream);
@@ -60,16 +87,15 @@ class WatchedBackend : public CheckedBackend {
       std::vector<float> scores(probs_.begin() + static_cast<ptrdiff_t>(t),
                                 probs_.begin() + static_cast<ptrdiff_t>(t + experts));
       for (size_t e = 0; e < experts; ++e) scores[e] += bias[e];
-      std::sort(scores.begin(), scores.end(), std::greater<>());
-      const auto last = static_cast<size_t>(k - 1);
-      found.push_back(last + 1 < experts ? scores[last] - scores[last + 1] : 1.0F);
+      found.push_back(margin(attr, scores));
     }
     return found;
   }
 
   void replace(const OpCall& call, const SelectAttr& attr, const RoutingCall& wanted,
                Stream stream) {
-    require(attr.p_norm == 1 && attr.weight_scale == 1, "weights normalised to 1");
+    require(attr.p_norm == 1 && attr.weight_scale == 1 && attr.groups == 1,
+            "a plain router with weights normalised to 1");
     const auto experts = static_cast<size_t>(call[kProbs].shape[1]);
     const auto k = static_cast<size_t>(attr.top_k);
     std::vector<int32_t> ids = wanted.ids;

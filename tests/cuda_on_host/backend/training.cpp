@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <sstream>
+#include <string_view>
 
 #include "core/device/checked.h"
 #include "tests/cuda_on_host/backend/ranks.h"
@@ -79,7 +80,7 @@ void OpList::see(const RankStep& step) {
   if (step.step != step_) return;
   std::vector<Interval> all;
   for (const Interval& i : step.profile.intervals)
-    if (i.stream >= 0) all.push_back(i);
+    if (i.stream >= 0 && std::string_view(i.name) != kSlowedName) all.push_back(i);
   std::sort(all.begin(), all.end(),
             [](const Interval& a, const Interval& b) { return a.order < b.order; });
   std::string text;
