@@ -66,3 +66,16 @@ TEST_CASE("the quickstart learns English, and attention and experts both matter"
   CAPTURE(without_experts);
   CHECK(without_experts > whole + 0.1);
 }
+
+TEST_CASE("the parts of a step sum to the step") {
+  const TemporaryDirectory directory;
+  const RunOutcome ran =
+      run_scenario("quickstart.json", directory.path(), {"--set", "training_config.steps=5"});
+  REQUIRE(ran.exit_code == 0);
+  const Json::Value report = report_of(directory.path());
+  double sum = 0;
+  for (const Json::Value& part : report["step_parts_seconds"])
+    if (part.isNumeric()) sum += part.asDouble();
+  CHECK(report["step_parts_seconds"]["compute"].asDouble() > 0);
+  CHECK(sum == Approx(report["throughput"]["step_seconds_median"].asDouble()).epsilon(1e-9));
+}

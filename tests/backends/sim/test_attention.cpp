@@ -65,6 +65,22 @@ TEST_CASE("a fused attention kernel: FLOP at its rate, longer by its ramp over t
   CHECK(take(1024, 256, false) == Approx(take(1024, 128, false)));
 }
 
+TEST_CASE("attention of no sequence costs a launch") {
+  GpuProfile gpu = round_gpu();
+  gpu.kernel_seconds = Seconds(3e-6);
+  gpu.tiles = MatmulTiles{};
+  gpu.tiles->multiprocessors = 108;
+  AttentionWork none = work(1024, 128, true);
+  none.heads = 0;
+  none.operand_bytes = 0;
+  KernelChoice flash2;
+  flash2.attention = AttentionKernel::flash2;
+  KernelList list;
+  attention_kernels(none, false, flash2, list);
+  CHECK(list.size() >= 1);
+  for (const KernelWork& k : list) CHECK(cost(k, gpu).value == 3e-6);
+}
+
 TEST_CASE("too few heads and queries leave multiprocessors idle") {
   GpuProfile gpu = round_gpu();
   gpu.tiles.emplace();
