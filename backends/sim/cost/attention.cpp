@@ -8,7 +8,7 @@
 namespace moetwin {
 
 Seconds attention_cost(const KernelWork& work, const AttentionRate& rate, const GpuProfile& gpu) {
-  constexpr int64_t kQueries = 128;  // of a block
+  constexpr int64_t kQueries = 128;               // of a block
   if (work.flop <= 0) return gpu.kernel_seconds;  // of no sequence
   const double s = static_cast<double>(work.n);
   const double keys = work.causal ? (s + 1) / 2 : s;
