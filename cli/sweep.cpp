@@ -236,7 +236,7 @@ int sweep(const SweepArguments& a, const Output& output) {
       finish_point(directory, open[job], plan.points()[open[job]],
                    static_cast<int>(ErrorClass::internal), result.error);
     if (a.quiet) return;
-    const SweepPoint point = read_points(directory, plan)[open[job]];
+    const SweepPoint point = read_point(directory, open[job], plan.points()[open[job]]);
     output.err << fmt::format(
         "{:>4} of {}  {}: {}\n", ++ended, count, point_text(point),
         point.state == PointState::done

@@ -150,22 +150,26 @@ void finish_point(const std::string& directory, size_t index,
   write(point + "/point.json", json);
 }
 
+SweepPoint read_point(const std::string& directory, size_t index,
+                      const std::vector<std::string>& overrides) {
+  SweepPoint point;
+  point.index = index;
+  point.overrides = overrides;
+  point.directory = point_directory(index);
+  const std::string place = directory + "/" + point.directory;
+  if (const auto ended = json_of(place + "/point.json")) {
+    point.exit_code = (*ended)["exit_code"].asInt();
+    point.message = (*ended)["message"].asString();
+    point.state = point_state(point.exit_code);
+    if (auto report = json_of(place + "/report.json")) point.report = *report;
+  }
+  return point;
+}
+
 std::vector<SweepPoint> read_points(const std::string& directory, const SweepPlan& plan) {
   std::vector<SweepPoint> points;
-  for (const std::vector<std::string>& overrides : plan.points()) {
-    SweepPoint point;
-    point.index = points.size();
-    point.overrides = overrides;
-    point.directory = point_directory(point.index);
-    const std::string place = directory + "/" + point.directory;
-    if (const auto ended = json_of(place + "/point.json")) {
-      point.exit_code = (*ended)["exit_code"].asInt();
-      point.message = (*ended)["message"].asString();
-      point.state = point_state(point.exit_code);
-      if (auto report = json_of(place + "/report.json")) point.report = *report;
-    }
-    points.push_back(std::move(point));
-  }
+  for (const std::vector<std::string>& overrides : plan.points())
+    points.push_back(read_point(directory, points.size(), overrides));
   return points;
 }
 

@@ -56,6 +56,9 @@ std::string point_directory(size_t index);
 void finish_point(const std::string& directory, size_t index,
                   const std::vector<std::string>& overrides, int exit_code,
                   const std::string& message);
+/// One point with what is known of it.
+SweepPoint read_point(const std::string& directory, size_t index,
+                      const std::vector<std::string>& overrides);
 /// All points of the plan with what is known of each. Throws Error(configuration) where a
 /// point.json or report.json is broken.
 std::vector<SweepPoint> read_points(const std::string& directory, const SweepPlan& plan);
