@@ -1,111 +1,24 @@
 #include "backends/sim/representative/estimate.h"
 
 #include <algorithm>
-#include <cstring>
 #include <deque>
-#include <optional>
-#include <variant>
+#include <unordered_map>
 
 #include "backends/sim/cost/framework.h"
 #include "backends/sim/cost/roofline.h"
 #include "backends/sim/representative/compose.h"
-#include "backends/sim/representative/loads.h"
+#include "backends/sim/representative/layer_records.h"
 #include "backends/sim/representative/recording.h"
+#include "backends/sim/representative/recording_keys.h"
 #include "backends/sim/representative/stage.h"
 #include "core/base/error.h"
 #include "core/ops/isa.h"
-#include "core/scenario/keys.h"
 #include "core/scenario/model_size.h"
 #include "core/scenario/sharding.h"
 
 namespace moetwin {
 
 namespace {
-
-bool starts_with_any(const std::string& path, std::initializer_list<const char*> prefixes) {
-  return std::any_of(prefixes.begin(), prefixes.end(),
-                     [&](const char* p) { return path.rfind(p, 0) == 0; });
-}
-
-/// What no recording depends on, or depends on only through sizes that are put into its key.
-bool never_matters(const std::string& path) {
-  return starts_with_any(path, {"description",
-                                "data.",
-                                "checkpoint.",
-                                "output.",
-                                "profile.",
-                                "memory.",
-                                "nccl",
-                                "routing.probe",
-                                "routing.trace_file",
-                                "cluster.profile",
-                                "cluster.nodes",
-                                "cluster.fidelity",
-                                "cluster.price",
-                                "cluster.currency",
-                                "training_config.steps",
-                                "training_config.seed",
-                                "training_config.validation",
-                                "training_config.warmup",
-                                "training_config.learning_rate",
-                                "training_config.schedule",
-                                "training_config.router",
-                                "training_config.expert",
-                                "training_config.dense",
-                                "training_config.embedding",
-                                "training_config.global_batch_size",
-                                "distributed_config.master",
-                                "distributed_config.timeout",
-                                "distributed_config.check"});
-}
-bool matters_to_layers(const std::string& path) {
-  if (path == "distributed_config.tensor_parallel_size" ||
-      path == "distributed_config.sequence_parallel" ||
-      path == "distributed_config.expert_parallel_size" ||
-      path == "distributed_config.expert_tensor_parallel_size" ||
-      path == "distributed_config.parallel_folding")
-    return true;
-  return !starts_with_any(path, {"distributed_config.", "model_config.num_layers"}) ||
-         path.rfind("distributed_config.comm_optimization.all_to_all", 0) == 0;
-}
-bool matters_to_stages(const std::string& path) {
-  return !starts_with_any(
-      path, {"training_config.micro_batch_size", "training_config.recompute", "routing.workload",
-             "routing.source", "distributed_config.pipeline_schedule",
-             "distributed_config.comm_optimization.all_to_all"});
-}
-
-struct AppendBytes {
-  Scenario& scenario;
-  std::string& to;
-  template <class T>
-  void raw(const T& value) const {
-    to.append(reinterpret_cast<const char*>(&value), sizeof value);
-  }
-  void text(const std::string& value) const {
-    raw(value.size());
-    to += value;
-  }
-  void operator()(const Member<int64_t>& m) const { raw(m(scenario)); }
-  void operator()(const Member<double>& m) const { raw(m(scenario)); }
-  void operator()(const Member<bool>& m) const { raw(m(scenario)); }
-  void operator()(const Member<std::string>& m) const { text(m(scenario)); }
-  void operator()(const Member<std::optional<double>>& m) const {
-    raw(m(scenario).has_value());
-    raw(m(scenario).value_or(0));
-  }
-  void operator()(const Member<std::vector<int64_t>>& m) const {
-    raw(m(scenario).size());
-    for (int64_t v : m(scenario)) raw(v);
-  }
-  void operator()(const Member<std::vector<std::string>>& m) const {
-    raw(m(scenario).size());
-    for (const std::string& v : m(scenario)) text(v);
-  }
-  void operator()(const Member<Texts>& m) const {
-    for (const auto& [name, value] : m(scenario)) text(name), text(value);
-  }
-};
 
 template <class T>
 void append(std::string& key, const T& value) {
@@ -170,16 +83,12 @@ struct Estimator::Inside {
     World(const ClusterProfile& profile, int64_t world) : machine(profile, world) {}
   };
   std::map<int64_t, std::unique_ptr<World>> worlds;
-  std::map<std::string, std::unique_ptr<ChunkRecord>> chunks;
-  std::map<std::string, SourceCounts> counts;
-  std::map<std::string, StageRecord> stages;
-  // One scenario at a time.
-  std::vector<std::unique_ptr<LayerLoads>> loads;
-  std::string layer_key, stage_key, trace_key;
-  std::shared_ptr<const RoutingTrace> trace;
-  KernelList scratch;
+  RecordingKeys keys;
+  LayerRecords layers;
+  std::unordered_map<std::string, StageRecord> stages;
 
-  Inside(ClusterProfile p, References r) : profile(std::move(p)), references(std::move(r)) {
+  Inside(ClusterProfile p, References r)
+      : profile(std::move(p)), references(std::move(r)), layers(profile.gpu, references) {
     const auto refuse = [&](const char* what) {
       throw Error(ErrorClass::configuration,
                   "cluster.profile \"" + profile.name + "\" has " + what +
@@ -187,11 +96,6 @@ struct Estimator::Inside {
     };
     if (!profile.faults.empty()) refuse("faults");
     if (profile.fabric.kind == FabricKind::platform) refuse("a platform file as its fabric");
-    for (const Key& key : scenario_keys().keys) {
-      if (never_matters(key.path)) continue;
-      if (matters_to_layers(key.path)) layer_fields.push_back(key.field);
-      if (matters_to_stages(key.path)) stage_fields.push_back(key.field);
-    }
   }
 
   CollectivePrices& prices(const Scenario& scenario) {
@@ -202,115 +106,6 @@ struct Estimator::Inside {
       prices = std::make_unique<CollectivePrices>(
           world->machine, nccl_choice(scenario.cluster.collective_algorithm, scenario.nccl));
     return *prices;
-  }
-
-  /// Read once for scenarios that name the same.
-  std::shared_ptr<const RoutingTrace> trace_of(const Scenario& scenario) {
-    const RoutingConfig& routing = scenario.routing;
-    std::string key = scenario.path + "\n" + routing.source + "\n" + routing.without_numerics +
-                      "\n" + routing.trace_file + "\n" + routing.scenario + "\n";
-    append(key, scenario.model_config.num_layers);
-    append(key, scenario.model_config.moe_layer_config.num_experts);
-    append(key, scenario.model_config.moe_layer_config.moe_every_k_layers);
-    append(key, scenario.model_config.moe_layer_config.first_dense_layers);
-    if (key != trace_key) {
-      trace = load_trace(scenario);
-      trace_key = key;
-      counts.clear();
-    }
-    return trace;
-  }
-
-  void read_keys(const Scenario& scenario, const Grid& grid) {
-    auto& readable = const_cast<Scenario&>(scenario);  // the table's members are for writing too
-    layer_key.clear();
-    stage_key.clear();
-    for (const Field& field : layer_fields) std::visit(AppendBytes{readable, layer_key}, field);
-    for (const Field& field : stage_fields) std::visit(AppendBytes{readable, stage_key}, field);
-    const std::string choice = choice_text(scenario);
-    layer_key += choice;
-    stage_key += choice;
-    if (scenario.model_config.moe_layer_config.aux_loss_scope == "global_batch")
-      append(layer_key, grid.ddp());
-  }
-
-  const ChunkRecord& chunk(const RecordingSetup& setup, const std::vector<RecordedRank>& ranks,
-                           int64_t step, LayerRange range, bool first, bool last) {
-    std::string key = layer_key;
-    append(key, setup.settings.slowness);
-    append(key, setup.split);
-    append(key, first);
-    append(key, last);
-    append(key, range.count);
-    if (range.count == 0) append(key, range.first);  // blocks are numbered by layers
-    append(key, ranks.size());
-    for (const RecordedRank& rank : ranks)
-      if (rank.loads) key += rank.loads->signature();
-    auto& known = chunks[key];
-    if (!known)
-      known = std::make_unique<ChunkRecord>(record_chunk(setup, ranks, step, range, first, last));
-    return *known;
-  }
-
-  /// The rank of the EP group that takes longest for its experts' products, and whoever keeps
-  /// others waiting in a single exchange: with slices of tokens (over TP, or chunks) the one is not
-  /// always the other.
-  std::vector<RecordedRank> slowest(const RecordingSetup& setup, int64_t rank, int64_t step,
-                                    int64_t layer) {
-    const Scenario& scenario = setup.scenario;
-    const ModelConfig& model = scenario.model_config;
-    const std::string& source = scripted_source(scenario);
-    std::string key = layer_key;
-    append(key, scenario.training_config.seed);
-    append(key, setup.grid.ddp());
-    if (varies_by_layer(source)) append(key, layer);
-    if (varies_by_step(source)) append(key, step);
-    const size_t length = key.size();
-    const auto counts_of = [&](int64_t ddp) -> const SourceCounts& {
-      key.resize(length);
-      append(key, ddp);
-      const auto found = counts.find(key);
-      if (found != counts.end()) return found->second;
-      return counts
-          .emplace(key, source_counts(scenario, setup.grid, setup.trace.get(), references, ddp,
-                                      step, layer))
-          .first->second;
-    };
-    const auto make = [&](int64_t of) {
-      loads.push_back(std::make_unique<LayerLoads>(scenario, setup.grid, of, counts_of));
-      return loads.back().get();
-    };
-    const LayerLoads* of_first = make(rank);
-    const Group& group = of_first->group();
-    int64_t worst = 0;
-    double longest = -1;
-    for (int64_t r = 0; r < group.size(); ++r) {
-      const std::vector<int64_t> rows = of_first->expert_rows(r);
-      KernelWork work;
-      work.kind = KernelKind::grouped_gemm;
-      work.dtype = parse_dtype(scenario.training_config.dtype);
-      work.n = model.expert_width();
-      work.k = model.hidden_size;
-      work.batch = static_cast<int64_t>(rows.size());
-      work.m = *std::max_element(rows.begin(), rows.end());
-      double all = 0;
-      for (int64_t n : rows) all += static_cast<double>(n);
-      const auto n = static_cast<double>(work.n), k = static_cast<double>(work.k);
-      const auto size = static_cast<double>(dtype_size(work.dtype));
-      work.flop = 2 * all * n * k;
-      work.bytes = size * (all * (n + k) + static_cast<double>(work.batch) * n * k);
-      work.group_rows = &rows;
-      const double seconds = cost(work, profile.gpu).value;
-      if (seconds > longest) longest = seconds, worst = r;
-    }
-    std::vector<int64_t> ranks{group.member(worst)};
-    if (setup.grid.tp() > 1 || scenario.distributed_config.comm_optimization.all_to_all_overlap)
-      for (int64_t q = 0; q < setup.grid.tp(); ++q)
-        for (const int64_t full : of_first->fullest(rank + q))
-          if (std::find(ranks.begin(), ranks.end(), full) == ranks.end()) ranks.push_back(full);
-    std::vector<RecordedRank> recorded;
-    for (const int64_t r : ranks) recorded.push_back({r, make(r)});
-    return recorded;
   }
 };
 
@@ -325,8 +120,8 @@ Estimate Estimator::estimate(const Scenario& scenario, const EstimateOptions& op
   const DistributedConfig& distributed = scenario.distributed_config;
   const Grid grid(distributed, model.moe_layer_config.num_experts, model.expert_width());
   CollectivePrices& prices = in.prices(scenario);
-  in.read_keys(scenario, grid);
-  in.loads.clear();
+  const std::string choice = choice_text(scenario), stage_key = in.keys.stage(scenario) + choice;
+  in.layers.begin(scenario, grid, choice, in.keys);
   RecordingSetup setup{scenario, grid, prices, {}, nullptr, false};
   setup.settings.compute_dtype = parse_dtype(training.dtype);
   setup.settings.kernels = parse_kernels(scenario.cluster.kernels, scenario.cluster.attention);
@@ -334,7 +129,7 @@ Estimate Estimator::estimate(const Scenario& scenario, const EstimateOptions& op
   setup.settings.kernels.fp8_products = scenario.cluster.fp8_products;
   setup.settings.references = in.references;
   setup.split = grid.pp() > 1 && distributed.pipeline_schedule == "zb_h1";
-  setup.trace = in.trace_of(scenario);
+  setup.trace = in.layers.trace();
 
   const int64_t p = grid.pp(), ranks = grid.world() / p, v = distributed.virtual_pipeline_size;
   ComposeSetup step;
@@ -379,22 +174,15 @@ Estimate Estimator::estimate(const Scenario& scenario, const EstimateOptions& op
       chunk.tied = first && last && model.tie_embeddings;
       const ChunkRecord* ends = nullptr;
       if (first || last) {
-        const LayerRange none{last ? model.num_layers : 0, 0};
-        ends = &in.chunk(setup, {{rank, nullptr}}, options.step, none, first, last);
+        ends = &in.layers.ends(setup, rank, options.step, first, last);
         chunk.data = &ends->data;
       }
       if (first) chunk.blocks.push_back({0, &ends->blocks.at(0)});
       for (int64_t layer = range.first; layer < range.end(); ++layer) {
-        const ChunkRecord* record = nullptr;
-        const std::vector<RecordedRank> recorded =
-            model.is_moe_layer(layer) ? in.slowest(setup, rank, options.step, layer)
-                                      : std::vector<RecordedRank>{{rank, nullptr}};
-        if (const LayerLoads* loads = recorded.front().loads) {
-          routed += loads->routed();
-          dropped += loads->dropped();
-        }
-        record = &in.chunk(setup, recorded, options.step, {layer, 1}, false, false);
-        chunk.blocks.push_back({layer + 1, &record->blocks.begin()->second});
+        const LayerKind kind = in.layers.layer(setup, rank, options.step, layer);
+        routed += kind.routed;
+        dropped += kind.dropped;
+        chunk.blocks.push_back({layer + 1, kind.passes});
       }
       if (last)
         chunk.blocks.push_back({model.num_layers + 1, &ends->blocks.at(model.num_layers + 1)});
@@ -422,7 +210,7 @@ Estimate Estimator::estimate(const Scenario& scenario, const EstimateOptions& op
       stage.program->device().cut();
       stage.program->device().keep_list(false);
     } else {
-      std::string key = in.stage_key;
+      std::string key = stage_key;
       append(key, s);
       append(key, setup.settings.slowness);
       const auto found = in.stages.find(key);
