@@ -56,8 +56,8 @@ class Installation(unittest.TestCase):
         program = self.place / "embed.cpp"
         program.write_text(re.search(r"```cpp\n(.*?)```", page, re.S).group(1))
         library = next(self.root.glob("usr/lib/*/pkgconfig"))
-        environment = dict(os.environ, PKG_CONFIG_PATH=str(library), PKG_CONFIG_SYSROOT_DIR="")
-        flags = run("pkg-config", "--define-prefix", "--cflags", "--libs", "moetwin", env=environment)
+        environment = dict(os.environ, PKG_CONFIG_PATH=str(library))
+        flags = run("pkg-config", "--cflags", "--libs", "moetwin", env=environment).strip()
         embed = self.place / "embed"
         run("bash", "-c", f'c++ "{program}" {flags} -o "{embed}"')
         scenarios = self.root / "usr/share/moetwin/scenarios"
