@@ -10,6 +10,9 @@ namespace {
 // The engine makes tasks faster than they run; beyond this many it waits, so that memory stays
 // bounded.
 constexpr int64_t kMostUnfinished = 4096;
+// Waking a thread takes as long as a small task. So workers are woken for this many tasks at once,
+// or when somebody waits; and whoever waits for one task is not woken by others.
+constexpr size_t kWorthWaking = 16;
 }  // namespace
 
 class TaskGraph::Task {
@@ -17,6 +20,7 @@ class TaskGraph::Task {
   TaskKey key;
   int64_t missing = 1;  ///< tasks before it that are not done, and one until it is closed
   bool done = false;
+  bool awaited = false;  ///< somebody waits for it
   std::function<void()> work;
   std::vector<Handle> next;
   std::exception_ptr error;
@@ -40,7 +44,8 @@ TaskGraph::Handle TaskGraph::open(TaskKey key) {
   task->key = key;
   std::unique_lock lock(mutex_);
   if (pooled() && unfinished_ >= kMostUnfinished)
-    progress_.wait(lock, [this] { return unfinished_ < kMostUnfinished || idle() || stopping_; });
+    wait_for_progress(lock,
+                      [this] { return unfinished_ <= kMostUnfinished / 2 || idle() || stopping_; });
   ++unfinished_;
   return task;
 }
@@ -65,7 +70,15 @@ void TaskGraph::close(const Handle& task, std::function<void()> work) {
 
 void TaskGraph::make_ready(Handle task) {
   ready_.push_back(std::move(task));
-  if (pooled()) work_.notify_one();
+  if (sleeping_ > 0 && (waiting_ > 0 || ready_.size() >= kWorthWaking)) work_.notify_one();
+}
+
+template <class Condition>
+void TaskGraph::wait_for_progress(std::unique_lock<std::mutex>& lock, Condition condition) {
+  ++waiting_;
+  if (sleeping_ > 0 && !ready_.empty()) work_.notify_one();
+  progress_.wait(lock, condition);
+  --waiting_;
 }
 
 void TaskGraph::run(const Handle& task, std::unique_lock<std::mutex>& lock) {
@@ -104,7 +117,8 @@ void TaskGraph::finish(const Handle& task, std::exception_ptr error,
     if (--next->missing == 0) make_ready(std::move(next));
   }
   task->next.clear();
-  progress_.notify_all();
+  if (waiting_ > 0 && (task->awaited || idle() || unfinished_ == kMostUnfinished / 2))
+    progress_.notify_all();
 }
 
 void TaskGraph::drain(std::unique_lock<std::mutex>& lock) {
@@ -121,10 +135,13 @@ void TaskGraph::drain(std::unique_lock<std::mutex>& lock) {
 void TaskGraph::worker() {
   std::unique_lock lock(mutex_);
   for (;;) {
+    ++sleeping_;
     work_.wait(lock, [this] { return stopping_ || !ready_.empty(); });
+    --sleeping_;
     if (stopping_) return;
     const Handle task = std::move(ready_.front());
     ready_.pop_front();
+    if (sleeping_ > 0 && !ready_.empty()) work_.notify_one();
     run(task, lock);
   }
 }
@@ -133,7 +150,8 @@ void TaskGraph::join(const Handle& task) {
   if (!task) return;
   std::unique_lock lock(mutex_);
   if (!pooled()) require(task->done, "work that is joined has run");
-  progress_.wait(lock, [&] { return task->done || stopping_; });
+  task->awaited = true;
+  wait_for_progress(lock, [&] { return task->done || stopping_; });
   if (task->error) std::rethrow_exception(task->error);
 }
 
@@ -145,7 +163,7 @@ bool TaskGraph::done(const Handle& task) {
 
 void TaskGraph::join_all() {
   std::unique_lock lock(mutex_);
-  progress_.wait(lock, [this] { return idle() || stopping_; });
+  wait_for_progress(lock, [this] { return idle() || stopping_; });
   if (first_error_) std::rethrow_exception(first_error_);
 }
 

@@ -55,12 +55,17 @@ class TaskGraph {
   void run(const Handle& task, std::unique_lock<std::mutex>& lock);
   void drain(std::unique_lock<std::mutex>& lock);
   void worker();
+  /// Waits on progress_ with all ready tasks given to the pool.
+  template <class Condition>
+  void wait_for_progress(std::unique_lock<std::mutex>& lock, Condition condition);
   bool idle() const { return ready_.empty() && running_ == 0; }
 
   std::mutex mutex_;
   std::condition_variable work_, progress_;
   std::deque<Handle> ready_;
   int64_t running_ = 0, unfinished_ = 0;
+  int64_t sleeping_ = 0;  ///< workers without a task
+  int64_t waiting_ = 0;   ///< callers that wait for progress
   bool stopping_ = false, draining_ = false;
   std::exception_ptr first_error_;
   TaskKey first_error_key_;
