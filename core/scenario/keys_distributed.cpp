@@ -114,6 +114,11 @@ void add_distributed_keys(KeyList& list) {
       .above(0);
   list.key(MOETWIN_KEY(distributed_config.check_collectives),
            "Compare every collective over all ranks before it starts (on GPUs; slow).");
+  list.key(MOETWIN_KEY(distributed_config.check_replicas_every_steps),
+           "Steps between comparisons, bit by bit, of what ranks keep copies of: weights and "
+           "optimizer state; 0: never. A copy that differs ends the job.")
+      .in("steps")
+      .at_least(0);
   list.key(MOETWIN_KEY(nccl),
            "NCCL_* environment variables for the run, e.g. {\"NCCL_ALGO\": \"Tree\"}.");
 }

@@ -176,6 +176,7 @@ struct DistributedConfig {
   std::string master_port = "env://";
   double timeout_seconds = 30;     ///< a collective that has not arrived by then ends the job
   bool check_collectives = false;  ///< compare every collective over the ranks before it starts
+  int64_t check_replicas_every_steps = 0;  ///< compare copies of weights and state; 0: never
 };
 
 /// A schedule of one number over steps (1-based step numbers).

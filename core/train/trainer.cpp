@@ -55,7 +55,8 @@ Trainer::Trainer(Backend& device, const Scenario& scenario, const Grid& grid,
                  scenario.distributed_config.virtual_pipeline_size,
                  scenario.distributed_config.comm_optimization.micro_batch_overlap},
                 communicators_, batches_, model_),
-      probe_(scenario) {
+      probe_(scenario),
+      replicas_(scenario, groups_, communicators_.world.get()) {
   context_.units = &fsdp_;
   for (FlatGroup& group : groups_) group.initialise(context_);
   TrainingPosition from;
@@ -87,6 +88,10 @@ void Trainer::run() {
   for (int64_t step = first_step_ + 1; step <= training.steps; ++step) {
     if (batches_.has_data() && probe_.due(step)) probe(step);
     train_step(step);
+    if (replicas_.due(step)) {
+      replicas_.run(context_, step);
+      leave_out(step);
+    }
     const bool early = step < training.steps && services_.stop_after && services_.stop_after(step);
     const bool last = early || step == training.steps;
     if (last || (training.validation_every > 0 && step % training.validation_every == 0))

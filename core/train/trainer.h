@@ -24,6 +24,7 @@
 #include "core/train/optimizer.h"
 #include "core/train/pipeline.h"
 #include "core/train/probe.h"
+#include "core/train/replica_check.h"
 #include "core/train/step_figures.h"
 
 namespace moetwin {
@@ -108,6 +109,7 @@ class Trainer {
   double step_scale_ = 1;   ///< loss scale of the step
   bool skipped_ = false;    ///< the step's update was left out
   Probe probe_;
+  ReplicaCheck replicas_;
   double last_end_ = 0;
 };
 
