@@ -37,7 +37,7 @@ class Place:
 
     def start(self, out, *options, **variables):
         environment = {name: value for name, value in os.environ.items()
-                       if not name.startswith(("SLURM_", "OMPI_", "PMI_", "MPI_"))}
+                       if not name.startswith(("SLURM_", "OMPI_", "PMI_", "MPI_", "CUDA_VISIBLE_DEVICES"))}
         environment |= {"MOETWIN_EMULATED_GPUS": "4", **variables}
         return subprocess.Popen([self.program, "run", self.scenario, "--out", self.folder / out, *options], text=True,
                                 env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -47,13 +47,15 @@ class Place:
         output, errors = process.communicate(timeout=300)
         assert process.returncode == 0, (process.returncode, output, errors)
 
-    def start_ranks(self, out, *options):
-        """One process per GPU, as torchrun starts them."""
+    def start_ranks(self, out, *options, sees=None):
+        """One process per GPU, as torchrun starts them; `sees`: the GPU that each is shown, if not all."""
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
+        shown = [{"CUDA_VISIBLE_DEVICES": str(gpu)} for gpu in sees] if sees else [{}] * 4
         return [self.start(out, "--backend", "cuda", *options, RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="4",
-                           LOCAL_WORLD_SIZE="4", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port)) for rank in range(4)]
+                           LOCAL_WORLD_SIZE="4", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), **shown[rank])
+                for rank in range(4)]
 
     def rows(self, out, name="steps.csv"):
         with open(self.folder / out / name, newline="", encoding="utf-8") as file:
@@ -92,6 +94,18 @@ def trains_alike(place):
         ops = json.loads(compared.stdout)["pairs"][0]["ops"]
         del ops["classes"]
         assert ops["aligned"] == ops["ops_a"] == ops["ops_b"] > 500 and "first_mismatch" not in ops, ops
+
+
+def each_sees_its_own_gpu(place):
+    """As with Slurm's --gpus-per-task=1: every process has one GPU, whatever its local rank."""
+    end_well(place.start_ranks("own", sees=[2, 0, 3, 1]))
+    assert [row["loss"] for row in place.rows("own")] == [row["loss"] for row in place.rows("one")]
+    places = [gpu["pci"] for gpu in place.report("own")["environment"]["gpus"]]
+    assert places == [f"0000:0{gpu + 1}:00.0" for gpu in (2, 0, 3, 1)], places
+    processes = place.start_ranks("shared", sees=[2, 0, 2, 1])
+    for process in processes:
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == 2 and "ranks 0 and 2 both use GPU 0000:03:00.0" in errors, (process.returncode, errors)
 
 
 def ends_when_one_is_killed(place):
@@ -154,7 +168,7 @@ def saves_and_goes_on(place):
 def main():
     with tempfile.TemporaryDirectory() as folder:
         place = Place(sys.argv[1], folder)
-        for case in (trains_alike, saves_and_goes_on, ends_when_one_is_killed, stops_on_a_signal):
+        for case in (trains_alike, each_sees_its_own_gpu, saves_and_goes_on, ends_when_one_is_killed, stops_on_a_signal):
             begin = time.monotonic()
             case(place)
             print(f"{case.__name__}: {time.monotonic() - begin:.1f} s")

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <sstream>
 
 #include "tests/cuda_on_host/runtime/settings.h"
 
@@ -21,6 +22,19 @@ void from_environment(const char* name, T& value) {
   if (const char* text = std::getenv(name)) value = static_cast<T>(std::strtod(text, nullptr));
 }
 
+/// "2,0": as far as every number is one of a GPU, as CUDA reads it.
+std::vector<int> visible_devices(const std::string& text, int gpus) {
+  std::vector<int> devices;
+  std::istringstream list(text);
+  for (std::string item; std::getline(list, item, ',');) {
+    char* end = nullptr;
+    const long device = std::strtol(item.c_str(), &end, 10);
+    if (end == item.c_str() || *end != '\0' || device < 0 || device >= gpus) break;
+    devices.push_back(static_cast<int>(device));
+  }
+  return devices;
+}
+
 Settings read_settings() {
   Settings s;
   from_environment("MOETWIN_EMULATED_GPUS", s.gpus);
@@ -29,6 +43,8 @@ Settings read_settings() {
   from_environment("MOETWIN_EMULATED_DELAY_CHANCE", s.delay_chance);
   from_environment("MOETWIN_EMULATED_DELAY_MICROSECONDS", s.delay_microseconds);
   from_environment("MOETWIN_EMULATED_NCCL_STALLS_ABOVE", s.nccl_stalls_above);
+  if (const char* text = std::getenv("CUDA_VISIBLE_DEVICES"))
+    s.visible = visible_devices(text, s.gpus);
   return s;
 }
 
@@ -61,12 +77,21 @@ cudaError_t device_error(int device) {
 using namespace moetwin::emulated;
 
 namespace {
-bool exists(int device) { return device >= 0 && device < settings().gpus; }
+int devices() {
+  const Settings& s = settings();
+  return s.visible ? static_cast<int>(s.visible->size()) : s.gpus;
+}
+bool exists(int device) { return device >= 0 && device < devices(); }
+/// Which of the machine's GPUs the process knows as `device`.
+int gpu(int device) {
+  const Settings& s = settings();
+  return s.visible ? s.visible->at(static_cast<size_t>(device)) : device;
+}
 }  // namespace
 
 cudaError_t cudaGetDeviceCount(int* count) {
-  *count = settings().gpus;
-  return settings().gpus > 0 ? cudaSuccess : cudaErrorNoDevice;
+  *count = devices();
+  return *count > 0 ? cudaSuccess : cudaErrorNoDevice;
 }
 
 cudaError_t cudaSetDevice(int device) {
@@ -85,7 +110,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* prop, int device) {
   *prop = {};
   std::snprintf(prop->name, sizeof prop->name, "Emulated GPU");
   // Other processes have the same GPUs, so the process is no part of the id.
-  prop->uuid.bytes[0] = static_cast<char>(device + 1);
+  prop->uuid.bytes[0] = static_cast<char>(gpu(device) + 1);
   prop->totalGlobalMem = static_cast<size_t>(settings().memory_bytes);
   prop->sharedMemPerBlock = 48 << 10;
   prop->sharedMemPerBlockOptin = 163 << 10;
@@ -96,7 +121,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* prop, int device) {
   prop->major = 8;
   prop->minor = 0;
   prop->multiProcessorCount = 4;
-  prop->pciBusID = device + 1;
+  prop->pciBusID = gpu(device) + 1;
   prop->memoryBusWidth = 5120;
   prop->l2CacheSize = 40 << 20;
   return cudaSuccess;
@@ -133,7 +158,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attr, int device) 
 
 cudaError_t cudaDeviceGetPCIBusId(char* text, int length, int device) {
   if (!exists(device)) return misuse(cudaErrorInvalidDevice, "no such device");
-  std::snprintf(text, static_cast<size_t>(length), "0000:%02X:00.0", device + 1);
+  std::snprintf(text, static_cast<size_t>(length), "0000:%02X:00.0", gpu(device) + 1);
   return cudaSuccess;
 }
 
