@@ -23,16 +23,40 @@ std::string list(const std::vector<int64_t>& experts) {
   return experts.size() > 8 ? text + fmt::format(" and {} more", experts.size() - 8) : text;
 }
 
+/// What is noted of layers, in order of its first layer.
+class LayerNotes {
+ public:
+  void add(int64_t layer, const std::string& text) {
+    for (auto& [said, layers] : notes_)
+      if (said == text) return layers.push_back(layer);
+    notes_.push_back({text, {layer}});
+  }
+  /// A line for each text, whatever the number of layers it is true of.
+  std::vector<std::string> lines() const {
+    std::vector<std::string> lines;
+    for (const auto& [text, layers] : notes_) {
+      const bool row = layers.size() > 2 &&
+                       layers.back() - layers.front() == static_cast<int64_t>(layers.size()) - 1;
+      lines.push_back(fmt::format(
+          "layer{} {}: {}", layers.size() > 1 ? "s" : "",
+          row ? fmt::format("{} to {}", layers.front(), layers.back()) : list(layers), text));
+    }
+    return lines;
+  }
+
+ private:
+  std::vector<std::pair<std::string, std::vector<int64_t>>> notes_;
+};
+
 struct Layer {
   const LayerSeries& series;
   const StabilityOptions& options;
   StabilityReport& report;
+  LayerNotes& layer_notes;
   LoadMetrics metrics;
   Oscillation oscillation;
 
-  void note(const std::string& text) {
-    report.notes.push_back(fmt::format("layer {}: {}", series.layer, text));
-  }
+  void note(const std::string& text) { layer_notes.add(series.layer, text); }
 
   Finding finding(const char* kind, double confidence) const {
     Finding f;
@@ -217,13 +241,15 @@ StabilityReport analyse_stability(const RoutingSeries& routing, const LossSeries
   report.loss = loss_metrics(loss);
   bool judged = report.loss.known && loss.steps.size() >= 40;
   double calmness = 0;  // the largest margin of what did not become a verdict
+  LayerNotes notes;
   for (const LayerSeries& series : routing.layers) {
-    Layer layer{series, options, report, {}, {}};
+    Layer layer{series, options, report, notes, {}, {}};
     layer.run();
     judged = judged || layer.oscillation.enough;
     calmness = std::max(
         {calmness, layer.oscillation.margin, layer.metrics.block_cv / options.imbalanced_cv});
   }
+  report.notes = notes.lines();
   if (report.loss.diverging) {
     Finding f;
     f.kind = "diverging";

@@ -132,6 +132,18 @@ TEST_CASE("too few steps give no verdict and say so") {
   CHECK(r.findings.empty());
   REQUIRE(r.notes.size() == 1);
   CHECK_THAT(r.notes[0], Catch::Contains("20 steps are too few"));
+  // One line, of however many layers it is true.
+  RoutingSeries several;
+  for (const int64_t number : {1, 3, 4, 5}) {
+    several.layers.push_back(layer);
+    several.layers.back().layer = number;
+  }
+  CHECK_THAT(analyse_stability(several, {}, {}).notes.at(0),
+             Catch::StartsWith("layers 1, 3, 4, 5: 20 steps"));
+  several.layers.erase(several.layers.begin());
+  const auto notes = analyse_stability(several, {}, {}).notes;
+  REQUIRE(notes.size() == 1);
+  CHECK_THAT(notes[0], Catch::StartsWith("layers 3 to 5: 20 steps"));
 }
 
 TEST_CASE("a falling loss is stable, a rising or broken one diverges") {
