@@ -77,6 +77,7 @@ inline std::vector<CheckpointLayout> saving_layouts() {
           {1, 8, 3, "sharded", false, 1, 1, false, "auto", true},
           {16, 1, 2, "full", false},
           {1, 2, 1, "sharded", false, 2, 2, true},
+          {1, 1, 0, "sharded", false, 2, 1},
           // Tied embeddings on the first and the last stage, which have no layer.
           pipelined({1, 1}, 4, {0, 1, 1, 0}),
           pipelined({2, 1, 1, "full"}, 2, {1, 0, 0, 1}, "interleaved_1f1b")};

@@ -213,8 +213,8 @@ double loaded(const CheckpointLayout& layout, const std::string& checkpoint_path
 
 }  // namespace
 
-TEST_CASE("saved in eleven layouts, loaded in fifteen others: state by id, next loss to 1e-6",
-          "[P142][P144][P145][P148]") {
+TEST_CASE("saved in twelve layouts, loaded in fifteen others: state by id, next loss to 1e-6",
+          "[P141][P142][P144][P145][P148][P151]") {
   const TemporaryDirectory directory;
   int number = 0;
   for (const CheckpointLayout& from : saving_layouts()) {
