@@ -54,7 +54,6 @@ TEST_CASE("every shipped scenario runs without numbers, and the parts of its ste
     CHECK(sum_of(report["step_parts_seconds"]) == Approx(step).epsilon(1e-9));
     for (const Json::Value& peak : report["memory"]["peak_bytes_per_rank"])
       CHECK(peak.asDouble() > 0);
-    for (const Json::Value& verdict : report["verdicts"])
-      CHECK(verdict["kind"] != "diverging");
+    for (const Json::Value& verdict : report["verdicts"]) CHECK(verdict["kind"] != "diverging");
   }
 }

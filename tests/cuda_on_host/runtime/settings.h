@@ -22,7 +22,8 @@ struct Settings {
 };
 
 /// Of this process. Read from MOETWIN_EMULATED_{GPUS,MEMORY,SEED,DELAY_CHANCE,DELAY_MICROSECONDS,
-/// NCCL_STALLS_ABOVE} and CUDA_VISIBLE_DEVICES at first use; a test may change it before it makes streams.
+/// NCCL_STALLS_ABOVE} and CUDA_VISIBLE_DEVICES at first use; a test may change it before it makes
+/// streams.
 Settings& settings();
 
 }  // namespace moetwin::emulated
