@@ -11,6 +11,18 @@ std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t> key_of(const Group& g) {
 }
 }  // namespace
 
+void PortUse::mix(double before, const PortUse& use, double seconds) {
+  const double all = before + seconds;
+  if (all <= 0) return;
+  const auto mean = [&](double& mine, double other) {
+    mine = (mine * before + other * seconds) / all;
+  };
+  mean(nvlink, use.nvlink);
+  mean(nic, use.nic);
+  mean(beside.products, use.beside.products);
+  mean(beside.others, use.beside.others);
+}
+
 CollectivePrices::CollectivePrices(const Machine& machine, const NcclChoice& choice)
     : machine_(machine), choice_(choice), corrections_(machine.profile().corrections) {}
 
@@ -60,6 +72,7 @@ CollectivePrice CollectivePrices::planned(CollectiveShape& shape, const char* op
   if (price.seconds > 0) {
     price.ports.nvlink = std::min(1.0, price.ports.nvlink / price.seconds);
     price.ports.nic = std::min(1.0, price.ports.nic / price.seconds);
+    price.ports.beside = beside(profile.gpu, pair, pair ? shape.bytes : price.sent, price.seconds);
   }
   return price;
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backends/sim/collective/plan.h"
+#include "backends/sim/cost/beside.h"
 #include "backends/sim/cost/corrections.h"
 
 namespace moetwin {
@@ -17,6 +18,9 @@ namespace moetwin {
 /// Share of a collective's time in which a kind of port of its busiest member is in use.
 struct PortUse {
   double nvlink = 0, nic = 0;
+  Beside beside;  ///< and what it takes from kernels of that member meanwhile
+  /// This is the mean over `before` seconds; now over `seconds` of `use` too.
+  void mix(double before, const PortUse& use, double seconds);
   /// Of the time that both go on at once, what each loses to the other.
   double shared_with(const PortUse& other) const {
     return std::max(nvlink * other.nvlink, nic * other.nic);

@@ -1,6 +1,7 @@
 #include "backends/sim/representative/compose.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "core/base/error.h"
@@ -41,6 +42,24 @@ struct Lane {
   double end = 0;
 };
 
+/// Kernels in [start, end): they take `share` of the time, and of that `products` are of matrix
+/// products and attention.
+struct Kernels {
+  double start = 0, end = 0, share = 0;
+  float products = 0;
+};
+
+/// Something in [start, end) beside which kernels take longer.
+struct Window {
+  double start = 0, end = 0;
+  Beside beside;
+};
+
+double lost(const Kernels& kernels, const Window& window) {
+  return kernels.share * slowed(kernels.start, kernels.end, window.start, window.end,
+                                window.beside.of(kernels.products));
+}
+
 struct Stage {
   const StageSetup* setup = nullptr;
   Clocks own{};
@@ -54,14 +73,47 @@ struct Stage {
   StageResult result;
   MemoryChange held;  ///< beside what stays all along
   PortUse reducing;   ///< what the latest reductions of a recorded stage use
+  /// The latest pass over a chunk or block, and transfers between stages that may go on after it.
+  Kernels latest;
+  std::deque<Window> passing;
+  double StepParts::*phase = &StepParts::forward;  ///< of the latest
 
   double& compute() { return (*clocks)[kComputeClock]; }
   double& host() { return (*clocks)[kHostClock]; }
 
   void apply(const Segment& segment) {
+    const double start = compute();
     segment.apply(*clocks);
     result.parts += segment.parts;
     result.host_syncs += segment.host_syncs;
+    note(segment, start);
+  }
+  /// The segment is what compute did since `start`; beside transfers it takes longer.
+  void note(const Segment& segment, double start, bool beside_collectives = false) {
+    const double end = compute();
+    latest = {};
+    if (segment.busy > 0 && end > start) {
+      latest = {start, end, std::min(1.0, segment.busy / (end - start)), segment.products};
+      phase = segment.parts.backward > 0 ? &StepParts::backward : &StepParts::forward;
+      for (const Window& window : passing) note(window);
+      for (size_t c = kDispatchClock + 1; beside_collectives && c < kClocks; ++c)
+        note(window(c, start));
+    }
+    while (!passing.empty() && passing.front().end <= end) passing.pop_front();
+  }
+  /// Beside it the latest kernels take longer. Where they wait for an exchange, what they lost is
+  /// lost in that wait, as on the fluid network, which knows of it when the window ends.
+  void note(const Window& window) { slow(latest.share * moetwin::lost(latest, window)); }
+  /// A transfer of this stage's between others.
+  void pass(const Window& window) {
+    note(window);
+    if (window.end > latest.end) passing.push_back({latest.end, window.end, window.beside});
+  }
+  /// Kernels have taken that much longer.
+  void slow(double seconds) {
+    compute() += seconds;
+    result.parts[Part::compute] += seconds;
+    result.parts.*phase += seconds;
   }
   double lost_to(size_t clock, double start, double seconds, const PortUse& ports) const {
     if (setup->program) return setup->program->device().lost_to(clock, start, seconds, ports);
@@ -91,6 +143,14 @@ struct Stage {
     }
     for (size_t c = 0; c <= kDispatchClock; ++c) (*clocks)[c] += late;
     result.parts[Part::other_communication] += late;
+    note(segment, start, true);
+  }
+  /// What goes on on a stream from `start` on.
+  Window window(size_t clock, double start) const {
+    const double end = (*clocks)[clock];
+    if (!setup->program) return {start, end, reducing.beside};
+    const SoloBackend::Busy& busy = setup->program->device().busy(clock);
+    return {busy.start, end, busy.use.beside};
   }
   /// Compute stands still until then.
   void wait_until(double time, Part part) {
@@ -172,8 +232,6 @@ class Composition {
     return latest() - start;
   }
   std::vector<Stage>& stages() { return stages_; }
-  /// Compute's clock of the only stage at the end of each micro-batch's backward.
-  const std::vector<double>& ends() const { return ends_; }
 
  private:
   double latest() {
@@ -218,7 +276,6 @@ class Composition {
   void run_micro_batches() {
     const auto p = static_cast<int64_t>(stages_.size());
     transfers_.assign(static_cast<size_t>(setup_.micro_batches * virtual_ * 2), {});
-    ends_.clear();
     for (Stage& stage : stages_) {
       PipelineShape shape;
       shape.stages = p;
@@ -229,6 +286,8 @@ class Composition {
       stage.next = 0;
       stage.at = 0;
       stage.reduced = std::numeric_limits<int64_t>::max();
+      stage.latest = {};
+      stage.passing.clear();
       for (auto* lanes : {&stage.in, &stage.out})
         for (Lane& lane : *lanes) lane = {};
       drive(stage, &StageRecord::begin, &StageProgram::begin);
@@ -273,6 +332,11 @@ class Composition {
                         receiver.lost(start, t.seconds, setup_.stage_ports));
       out.end = in.end = t.done;
       ++out.next, ++in.next;
+      if (t.done <= start) continue;
+      const Beside& beside = setup_.stage_ports.beside;
+      sender.pass({start, t.done, beside});
+      // What arrives is not read from the memory, as the fluid network has it.
+      receiver.pass({start, t.done, {beside.products, 0}});
     }
   }
   Stage& neighbour(const Stage& stage, int by) {
@@ -362,7 +426,6 @@ class Composition {
         weights(stage, chunk, last);
         break;
     }
-    if (stages_.size() == 1) ends_.push_back(stage.compute());
   }
 
   void backward(Stage& stage, const ChunkPasses& chunk, bool last, bool whole) {
@@ -431,7 +494,6 @@ class Composition {
   std::vector<Stage> stages_;
   int64_t virtual_;
   std::vector<Transfer> transfers_;
-  std::vector<double> ends_;
 };
 
 }  // namespace
@@ -443,13 +505,30 @@ StepResult compose(const ComposeSetup& setup) {
   if (setup.stages.size() > 1) seconds = composition.step();
   StepResult result;
   result.seconds = seconds;
-  // The last one's backward begins the reductions: the one before is like all others.
-  const std::vector<double>& ends = composition.ends();
-  if (ends.size() > 2)
-    result.last_micro_batch_seconds = ends[ends.size() - 2] - ends[ends.size() - 3];
   for (Stage& stage : composition.stages()) {
     stage.result.parts.fit(seconds);
     result.stages.push_back(stage.result);
+  }
+  return result;
+}
+
+StepResult go_on(const StepResult& few, const StepResult& more, double times) {
+  const auto whole = [&](int64_t& value, int64_t before) {
+    value += std::llround(times * static_cast<double>(value - before));
+  };
+  StepResult result = more;
+  result.seconds += times * (more.seconds - few.seconds);
+  for (size_t s = 0; s < result.stages.size(); ++s) {
+    StageResult& stage = result.stages[s];
+    const StageResult& before = few.stages[s];
+    StepParts added = before.parts / -1.0;
+    added += stage.parts;
+    stage.parts += added / (1 / times);
+    stage.parts.fit(result.seconds);
+    // Those in flight at once, of a schedule that has no end of them.
+    whole(stage.peak_bytes, before.peak_bytes);
+    for (size_t c = 0; c < stage.classes.size(); ++c) whole(stage.classes[c], before.classes[c]);
+    whole(stage.host_syncs, before.host_syncs);
   }
   return result;
 }

@@ -58,11 +58,13 @@ struct StageResult {
 
 struct StepResult {
   double seconds = 0;
-  double last_micro_batch_seconds = 0;  ///< with one stage: of the last but one
   std::vector<StageResult> stages;
 };
 
 /// Throws Error(internal) when no stage can go on: a schedule that is none.
 StepResult compose(const ComposeSetup& setup);
+
+/// What comes after `few` and `more` micro-batches, as many `times` the difference again.
+StepResult go_on(const StepResult& few, const StepResult& more, double times);
 
 }  // namespace moetwin

@@ -226,18 +226,22 @@ Estimate Estimator::estimate(const Scenario& scenario, const EstimateOptions& op
   if (routed > 0)
     estimate.dropped_share = static_cast<double>(dropped) / static_cast<double>(routed);
 
-  // Micro-batches of one stage follow each other alike: of parameters that come and go a few show
-  // what one more costs.
-  constexpr int64_t kShown = 8;
-  const int64_t wanted = step.micro_batches;
-  double more = 0;
-  if (gathers && p == 1 && wanted > kShown) {
-    step.micro_batches = kShown;
-    more = static_cast<double>(wanted - kShown);
+  // Programs that are driven on and on are slow, and micro-batches follow each other alike: of many
+  // a few show what more of them cost.
+  const int64_t wanted = step.micro_batches, few = std::max<int64_t>(4, 2 * p),
+                shown = std::max<int64_t>(6, 3 * p);
+  StepResult result;
+  if (gathers && wanted > few + shown) {
+    step.micro_batches = few;
+    const StepResult of_few = compose(step);
+    step.micro_batches = shown;
+    result = go_on(of_few, compose(step),
+                   static_cast<double>(wanted - shown) / static_cast<double>(shown - few));
+  } else {
+    result = compose(step);
   }
-  const StepResult result = compose(step);
 
-  estimate.step_seconds = result.seconds + more * result.last_micro_batch_seconds;
+  estimate.step_seconds = result.seconds;
   const double sequences = static_cast<double>(training.global_batch_size);
   estimate.samples_per_second = sequences / estimate.step_seconds;
   estimate.tokens_per_second =

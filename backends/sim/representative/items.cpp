@@ -154,6 +154,10 @@ void Segment::then(const Segment& next) {
     }
   parts += next.parts;
   steady_seconds += next.steady_seconds;
+  if (busy + next.busy > 0)
+    products =
+        static_cast<float>((products * busy + next.products * next.busy) / (busy + next.busy));
+  busy += next.busy;
   for (const Sent& s : next.sent) add_sent(sent, s);
   host_syncs += next.host_syncs;
 }
@@ -194,18 +198,19 @@ Segment make_segment(const std::vector<const ItemList*>& ranks) {
   const double end = std::max(compute, latest(clocks)[kComputeClock]);
   segment.steady_seconds = end - compute;
   segment.parts = step_parts(profile, compute, end);
-  double others = 0;
+  double others = 0, products = 0;
   for (const Item& item : items) {
     segment.host_syncs += item.kind == Item::Kind::synchronize ? 1 : 0;
+    if (item.kind == Item::Kind::work && item.clock == kComputeClock &&
+        item.activity == Activity::compute) {
+      segment.busy += item.seconds;
+      products += item.seconds * static_cast<double>(item.products);
+    }
     if (item.kind != Item::Kind::collective || item.clock <= kDispatchClock) continue;
+    segment.background.mix(others, item.ports, item.seconds);
     others += item.seconds;
-    segment.background.nvlink += item.ports.nvlink * item.seconds;
-    segment.background.nic += item.ports.nic * item.seconds;
   }
-  if (others > 0) {
-    segment.background.nvlink /= others;
-    segment.background.nic /= others;
-  }
+  if (segment.busy > 0) segment.products = static_cast<float>(products / segment.busy);
   return segment;
 }
 

@@ -34,6 +34,7 @@ struct Item {
   /// work: seconds after the host began to launch when it would end on an idle stream
   double host_bound = 0;
   double launched = 0;  ///< work: and when its first kernel is there
+  float products = 0;   ///< work: share of `seconds` that is of matrix products and attention
   PortUse ports;        ///< collective
   /// collective: lists of several ranks that were recorded with it wait for each other here, of
   /// equal `group` where it is not -1.
@@ -61,6 +62,10 @@ struct Segment {
   int64_t host_syncs = 0;
   std::vector<Exchange> exchanges;  ///< when the same is done again and again
   PortUse background;               ///< of its collectives on other streams, mean over their time
+  /// When the same is done again and again: seconds of kernels on the compute stream, and the share
+  /// of these that is of matrix products and attention.
+  double busy = 0;
+  float products = 0;
 
   /// Nothing: every clock stays.
   Segment();

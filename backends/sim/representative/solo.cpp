@@ -128,11 +128,8 @@ void SoloBackend::note_use(size_t clock, double before, double start, const Item
     busy = {};
     busy.start = start;
   }
-  const double all = busy.seconds + item.seconds;
-  if (all <= 0) return;
-  busy.use.nvlink = (busy.use.nvlink * busy.seconds + item.ports.nvlink * item.seconds) / all;
-  busy.use.nic = (busy.use.nic * busy.seconds + item.ports.nic * item.seconds) / all;
-  busy.seconds = all;
+  busy.use.mix(busy.seconds, item.ports, item.seconds);
+  busy.seconds += item.seconds;
 }
 
 void SoloBackend::delay(size_t clock, double from, double seconds) {
@@ -157,7 +154,7 @@ void SoloBackend::launch(const OpCall& call, Stream stream) {
       std::max(gpu_.launch_overhead_seconds,
                phase_ == Phase::backward ? costs.backward_kernel_seconds : costs.kernel_seconds)
           .value;
-  double bytes = 0;
+  double bytes = 0, products = 0;
   for (const KernelWork& kernel : kernels_) bytes += kernel.bytes;
   const double factor = settings_.slowness *
                         (corrections_.empty() ? 1 : corrections_.factor(call.op->name, "", bytes));
@@ -169,8 +166,10 @@ void SoloBackend::launch(const OpCall& call, Stream stream) {
     item.host += overhead;
     const double seconds = cost(kernel, gpu_).value * factor;
     item.seconds += seconds;
+    if (is_product(kernel.kind)) products += seconds;
     item.host_bound = std::max(item.host_bound, item.host) + seconds;
   }
+  if (item.seconds > 0) item.products = static_cast<float>(products / item.seconds);
   add(item);
   for (size_t i = 0; i < call.op->operands.size(); ++i)
     if (call.op->operands[i].access != Access::read && call.tensors[i].has_storage())
@@ -274,7 +273,9 @@ void SoloBackend::collective(const Group& group, const std::string& name,
   item.kind = Item::Kind::collective;
   item.clock = clock(stream);
   item.phase = phase_;
-  item.host = gpu_.launch_overhead_seconds.value;
+  item.host = std::max(gpu_.launch_overhead_seconds,
+                       framework_costs(settings_.kernels.of).collective_seconds)
+                  .value;
   CollectivePrice price;
   if (call.kind == CollectiveKind::all_to_all_v) {
     item.activity = Activity::all_to_all;

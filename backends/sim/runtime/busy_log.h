@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "backends/sim/cost/beside.h"
 #include "backends/sim/runtime/item_queue.h"
 
 namespace moetwin {
@@ -20,16 +21,15 @@ class BusyLog {
   void forget(double time) {
     while (!busy_.empty() && busy_.front().end <= time) busy_.pop_front();
   }
-  /// Seconds by which kernels end later since in [start, end) products take `of_products` and
-  /// others `of_others` of their time more.
-  double lost(double start, double end, double of_products, double of_others) const {
+  /// Seconds by which kernels end later that are beside a collective in [start, end).
+  double lost(double start, double end, const Beside& beside) const {
     double late = 0;
     for (size_t i = 0; i < busy_.size(); ++i) {
       const Busy& b = busy_.at(i);
       const double from = std::max(start, b.start), left = end - (from + late);
       if (left <= 0) break;
       if (b.end <= from) continue;
-      const double more = b.products * of_products + (1 - b.products) * of_others;
+      const double more = beside.of(b.products);
       late += more * std::min(b.end - from, left / (1 + more));
     }
     return late;

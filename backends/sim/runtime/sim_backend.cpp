@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "backends/sim/cost/beside.h"
 #include "backends/sim/cost/framework.h"
 #include "backends/sim/cost/roofline.h"
 #include "backends/sim/runtime/sim_communicator.h"
@@ -35,22 +36,6 @@ DeviceProperties sim_properties(const Machine& machine, const Simulation::Settin
   if (source != sources.end()) p.peak_source = source->second;
   return p;
 }
-
-namespace {
-
-/// What a send takes: NCCL's two channels of a pair.
-constexpr double kPairMultiprocessors = 2;
-/// Bytes through device memory for each that is sent: the user's data is read, what arrives is
-/// written to a buffer and read from there (NVIDIA/nccl issue 1428).
-constexpr double kMemoryPasses = 3;
-constexpr double kMostMemoryShare = 0.75;
-
-bool is_product(KernelKind kind) {
-  return kind == KernelKind::gemm || kind == KernelKind::grouped_gemm ||
-         kind == KernelKind::attention;
-}
-
-}  // namespace
 
 SimBackend::SimBackend(Simulation& simulation, int64_t rank)
     : simulation_(simulation),
@@ -222,17 +207,12 @@ void SimBackend::slow_down(int32_t stream, const Collective& c, size_t member) {
   --in_flight_;
   const double seconds = c.end - c.start;
   if (gpu_.communication_multiprocessors == 0 || seconds <= 0) return;
-  const auto all = static_cast<double>(gpu_.tiles->multiprocessors);
   const bool pair = c.kind == CollectiveKind::send || c.kind == CollectiveKind::recv;
-  const auto taken =
-      pair ? kPairMultiprocessors : static_cast<double>(gpu_.communication_multiprocessors);
-  const double memory = std::min(kMostMemoryShare, kMemoryPasses * c.plan.sent[member] / seconds /
-                                                       gpu_.memory_bandwidth.value);
-  const double products = all / (all - taken) - 1, others = 1 / (1 - memory) - 1;
+  const Beside more = beside(gpu_, pair, c.plan.sent[member], seconds);
   for (size_t s = 0; s < streams_.size(); ++s) {
     StreamQueue& q = streams_[s];
     if (static_cast<int32_t>(s) == stream) continue;
-    const double lost = q.busy.lost(c.start, c.end, products, others);
+    const double lost = q.busy.lost(c.start, c.end, more);
     if (lost <= 0) continue;
     // Behind a collective that has begun to wait for its members it shows in the work after it.
     if (!q.pending.empty() && q.pending.front().kind == QueueItem::Kind::collective) {

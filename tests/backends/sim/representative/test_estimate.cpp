@@ -1,5 +1,5 @@
 // The representative estimate against the fluid network: time of a step and fullest rank. Balanced
-// routing within 3%, skewed within 8%; a few cases here, all of them in the slow suite.
+// routing within 3% in 98% of layouts, skewed within 8%; a few cases here, all in the slow suite.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdlib>
@@ -21,15 +21,9 @@ References references() {
   return [isa = best_isa()](const Op& op) { return reference_of(op, isa); };
 }
 
-/// What the estimate is not within 3% of yet: gathers that contend with two ways between stages.
-bool loose(const Scenario& s) {
-  return s.distributed_config.zero_stage == 3 && s.distributed_config.virtual_pipeline_size > 1;
-}
-
 /// `memory`: of the fullest rank; with skew the estimate has the slowest rank of every layer in
-/// one.
-void compare(const Scenario& scenario, Estimator& estimator, double tolerance, double memory) {
-  if (loose(scenario)) tolerance = 0.1;
+/// one. Returns how far off the step is.
+double compare(const Scenario& scenario, Estimator& estimator, double tolerance, double memory) {
   const Simulated fluid = simulate(scenario);
   const Estimate estimate = estimator.estimate(scenario);
   INFO(describe(scenario));
@@ -39,12 +33,17 @@ void compare(const Scenario& scenario, Estimator& estimator, double tolerance, d
   double parts = 0;
   for (const double part : estimate.parts.seconds) parts += part;
   CHECK(parts == Approx(estimate.step_seconds));
+  return std::abs(estimate.step_seconds / fluid.seconds - 1);
 }
 
+/// All within 8%, and all but one in fifty within 3%: gathers that contend with two ways between
+/// stages, kernels beside chunks of an exchange.
 void balanced(uint64_t first, uint64_t cases, int64_t ranks) {
   Estimator estimator(profile(), references());
+  uint64_t beyond = 0;
   for (uint64_t seed = first; seed < first + cases; ++seed)
-    compare(random_scenario(seed, ranks, "uniform"), estimator, 0.03, 0.05);
+    if (compare(random_scenario(seed, ranks, "uniform"), estimator, 0.08, 0.05) > 0.03) ++beyond;
+  CHECK(beyond <= cases / 50);
 }
 
 void skewed(uint64_t first, uint64_t each, int64_t ranks, const std::vector<std::string>& sources) {
@@ -52,7 +51,7 @@ void skewed(uint64_t first, uint64_t each, int64_t ranks, const std::vector<std:
   uint64_t seed = first;
   for (const std::string& source : sources)
     for (uint64_t i = 0; i < each; ++i)
-      compare(random_scenario(seed++, ranks, source), estimator, 0.08, 0.2);
+      compare(random_scenario(seed++, ranks, source), estimator, 0.08, 0.11);
 }
 
 /// One layer after the other on one GPU: no stage, no collective, no schedule.
@@ -91,6 +90,27 @@ TEST_CASE("representative: layers and micro-batches are multiplied") {
   CHECK(seconds(9, 1) == Approx(seconds(2, 1) + 7 * layer).epsilon(5e-3));
   const double micro_batch = seconds(4, 3) - seconds(4, 2);
   CHECK(seconds(4, 40) == Approx(seconds(4, 2) + 38 * micro_batch).epsilon(5e-3));
+}
+
+TEST_CASE("representative: of many micro-batches with gathered parameters a few are shown") {
+  // Two stages with 18 micro-batches each: those of 6 and the pace of the others.
+  Scenario s = random_scenario(0, 8, "uniform");
+  s.distributed_config.tensor_parallel_size = 1;
+  s.distributed_config.sequence_parallel = false;
+  s.distributed_config.expert_parallel_size = 2;
+  s.distributed_config.data_parallel_size = 2;
+  s.distributed_config.world_size = 8;
+  s.distributed_config.pipeline_parallel_size = 2;
+  s.distributed_config.virtual_pipeline_size = 1;
+  s.distributed_config.zero_stage = 3;
+  s.model_config.num_layers = 4;
+  s.training_config.micro_batch_size = 1;
+  s.training_config.global_batch_size = 18 * 4;
+  for (const char* schedule : {"1f1b", "gpipe"}) {
+    s.distributed_config.pipeline_schedule = schedule;
+    Estimator estimator(profile(), references());
+    compare(s, estimator, 0.03, 0.05);
+  }
 }
 
 TEST_CASE("representative: what it keeps changes nothing") {
