@@ -24,7 +24,7 @@ std::string rows(int64_t step, int64_t layer, const Rank& rank, const std::vecto
 bool RoutingVolume::rank_rows(int64_t step, int64_t rank, int64_t rows_of_all_ranks) const {
   if (!ranks.empty()) return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
   const int64_t every = (rows_of_all_ranks + kRoutingRowsPerStep - 1) / kRoutingRowsPerStep;
-  return every <= 1 || step % every == 1;
+  return every <= 1 || step % every == 0;
 }
 
 std::string routing_csv_header() { return "step,layer,rank,expert,assigned,kept\n"; }

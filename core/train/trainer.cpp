@@ -7,6 +7,8 @@
 
 #include "core/base/error.h"
 #include "core/ops/elementwise.h"
+#include "core/record/profile_schedule.h"
+#include "core/record/timeline.h"
 
 namespace moetwin {
 
@@ -17,6 +19,11 @@ Context make_context(Backend& device, Allocator& memory, const TrainingConfig& c
   c.streams.dispatch = device.stream("dispatch");
   c.streams.reduction = device.stream("reduction");
   return c;
+}
+/// Ranks that no timeline shows are asked for every op only where a profile counts them all: of
+/// thousands of ranks the ops of one step fill gigabytes.
+bool shows_ops(const Scenario& scenario, int64_t step, int64_t rank) {
+  return rank < kTimelineRanks || profile_action(scenario.profile, step) != ProfileAction::none;
 }
 }  // namespace
 
@@ -167,7 +174,8 @@ void Trainer::report(int64_t step) {
   context_.host_syncs = 0;
   out.learning_rate = optimizer_.learning_rate(ParameterKind::dense, step);
   out.profile = context_.device.take_profile(services_.recorder &&
-                                             services_.recorder->wants_detail(step + 1));
+                                             services_.recorder->wants_detail(step + 1) &&
+                                             shows_ops(scenario_, step + 1, rank()));
   if (probe_.due(step)) {
     probe_.hand_over(context_, balance_, out.layers);
     leave_out(step);
@@ -207,7 +215,8 @@ std::vector<Tensor> Trainer::logits(int64_t sequences) {
 void Trainer::leave_out(int64_t step) {
   context_.host_syncs = 0;
   last_end_ = context_.device.now();
-  context_.device.take_profile(services_.recorder && services_.recorder->wants_detail(step + 1));
+  context_.device.take_profile(services_.recorder && services_.recorder->wants_detail(step + 1) &&
+                               shows_ops(scenario_, step + 1, rank()));
 }
 
 void Trainer::probe(int64_t step) {

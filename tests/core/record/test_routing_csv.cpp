@@ -20,11 +20,11 @@ TEST_CASE("rank rows: all up to the limit, then every n-th step, or the ranks as
   const RoutingVolume all{};
   CHECK(all.rank_rows(1, 0, 100000));
   CHECK(all.rank_rows(2, 0, 100000));
-  CHECK(all.rank_rows(1, 0, 100001));
-  CHECK_FALSE(all.rank_rows(2, 0, 100001));
-  CHECK(all.rank_rows(3, 0, 200000));
-  CHECK_FALSE(all.rank_rows(3, 0, 200001));  // every third step: 1, 4, 7
-  CHECK(all.rank_rows(4, 0, 200001));
+  CHECK_FALSE(all.rank_rows(1, 0, 100001));
+  CHECK(all.rank_rows(2, 0, 100001));
+  CHECK_FALSE(all.rank_rows(3, 0, 200000));
+  CHECK(all.rank_rows(3, 0, 200001));  // every third step: 3, 6, 9
+  CHECK_FALSE(all.rank_rows(4, 0, 200001));
   const RoutingVolume some{{1, 5}};
   CHECK(some.rank_rows(2, 5, 1000000));
   CHECK_FALSE(some.rank_rows(1, 0, 10));
