@@ -40,7 +40,11 @@ KernelChoice::KernelChoice(KernelClass kernel_class)
     : of(kernel_class), attention(own_attention(kernel_class)) {}
 
 KernelChoice parse_kernels(const std::string& kernels, const std::string& attention) {
-  KernelChoice choice(static_cast<KernelClass>(index_of(kClasses, kernels, "cluster.kernels")));
+  // Names that differ in more than kernels: what goes on beside what.
+  const std::string name = kernels == "torch-compile"   ? "megatron-core"
+                           : kernels == "megatron-2022" ? "megatron-2021"
+                                                        : kernels;
+  KernelChoice choice(static_cast<KernelClass>(index_of(kClasses, name, "cluster.kernels")));
   if (attention != "auto")
     choice.attention =
         static_cast<AttentionKernel>(index_of(kAttention, attention, "cluster.attention"));

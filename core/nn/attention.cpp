@@ -72,11 +72,17 @@ HeadsAttr Attention::norm_attr() const {
 
 void Attention::core(Context& context, Saved& saved) const {
   const int64_t tokens = saved.qkv.shape[0];
-  saved.out =
-      context.activation({tokens, heads_.query_heads * heads_.value_dim}, "attention output");
+  if (!saved.out.defined())
+    saved.out =
+        context.activation({tokens, heads_.query_heads * heads_.value_dim}, "attention output");
   saved.lse = context.memory.allocate({tokens, heads_.query_heads}, context.real(),
                                       MemoryClass::activations, "attention log-sum-exp");
   saved.kept = context.launch_keeping(attention(saved.qkv, saved.out, saved.lse, heads_));
+}
+
+void Attention::Saved::forget_core(bool and_output) {
+  lse = kept = {};
+  if (and_output) out = {};
 }
 
 void Attention::project(Context& context, const Tensor& x, Saved& saved) const {
@@ -116,8 +122,21 @@ Tensor Attention::forward(Context& context, const Tensor& x, Saved& saved) const
   return out_.forward(context, saved.out);
 }
 
+Tensor Attention::remake(Context& context, const Tensor& x, Saved& saved) const {
+  const int64_t tokens = x.shape[0];
+  const int64_t keys = heads_.kv_heads * heads_.head_dim;
+  saved.x = x;
+  saved.qkv = context.activation({tokens, kept_width() + keys}, "linear output");
+  qkv_.forward_columns(context, x,
+                       saved.qkv.reshaped({tokens * (kept_width() + keys)})
+                           .slice(0, {tokens * keys})
+                           .reshaped({tokens, keys}));
+  if (rotary_) context.launch(rotary(saved.qkv, rotary_attr(false)));
+  return out_.forward(context, saved.out);
+}
+
 Tensor Attention::backward(Context& context, Saved& saved, const Tensor& dy) const {
-  if (!saved.out.defined()) {
+  if (!saved.lse.defined()) {
     const PhaseScope phase(context.device, context.phase, Phase::recompute, "recompute");
     core(context, saved);
   }

@@ -22,6 +22,9 @@ class Attention {
     Tensor qkv;       ///< what attention reads
     Tensor out, lse;  ///< made again by the backward where they were dropped (recompute)
     Tensor kept;      ///< by other frameworks' kernels: score matrices
+    /// Drops what attention makes again (recompute). Frameworks keep its output, which the
+    /// projection behind it reads.
+    void forget_core(bool and_output);
   };
   Attention() = default;
   Attention(ParameterSet& parameters, const ModelConfig& model, const std::string& name,
@@ -29,6 +32,14 @@ class Attention {
 
   Tensor forward(Context& context, const Tensor& x, Saved& saved) const;
   Tensor backward(Context& context, Saved& saved, const Tensor& dy) const;
+
+  /// Elements a token of queries and values, which alternate_products keeps.
+  int64_t kept_width() const {
+    return heads_.query_heads * heads_.head_dim + heads_.kv_heads * heads_.value_dim;
+  }
+  /// The forward again where queries, values and what attention makes of them were kept: keys, and
+  /// the output's projection, which is returned. Without numerics.
+  Tensor remake(Context& context, const Tensor& x, Saved& saved) const;
 
  private:
   /// x -> saved.qkv, and the way back from its gradient to that of x.

@@ -34,6 +34,25 @@ Tensor Ffn::forward(Context& context, const Tensor& x, Saved& saved) const {
   return down_.forward(context, saved.hidden);
 }
 
+void Ffn::remake(Context& context, const Tensor& x, Saved& saved) const {
+  const int64_t tokens = x.shape[0];
+  saved.x = x;
+  saved.hidden = context.activation({tokens, width_}, "ffn hidden");
+  if (config_.activation != "swiglu") {
+    saved.pre = context.activation({tokens, width_}, "ffn before activation");
+    GeluAttr attr;
+    attr.tanh_form = config_.activation == "gelu_tanh";
+    context.launch(gelu(saved.pre, saved.hidden, attr));
+    return;
+  }
+  saved.pre = context.activation({tokens, 2 * width_}, "linear output");
+  up_.forward_columns(context, x,
+                      saved.pre.reshaped({2 * tokens * width_})
+                          .slice(0, {tokens * width_})
+                          .reshaped({tokens, width_}));
+  saved.kept = context.launch_keeping(swiglu(saved.pre, saved.hidden));
+}
+
 Tensor Ffn::backward(Context& context, const Saved& saved, const Tensor& dy) const {
   Tensor d_hidden = down_.backward(context, saved.hidden, dy);
   if (config_.activation == "swiglu") {

@@ -29,6 +29,11 @@ class Ffn {
   Tensor forward(Context& context, const Tensor& x, Saved& saved) const;
   Tensor backward(Context& context, const Saved& saved, const Tensor& dy) const;
 
+  /// Elements a token of the first product, which alternate_products keeps: the gate's.
+  int64_t kept_width() const { return width_; }
+  /// The forward again where these were kept, but for the last product. Without numerics.
+  void remake(Context& context, const Tensor& x, Saved& saved) const;
+
  private:
   FfnConfig config_;
   int64_t width_ = 0;  ///< of this rank

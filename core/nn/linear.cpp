@@ -68,6 +68,12 @@ Tensor Linear::forward(Context& context, const Tensor& x, Epilogue epilogue, Ten
   return y;
 }
 
+void Linear::forward_columns(Context& context, const Tensor& x, const Tensor& y) const {
+  const int64_t columns = y.shape[1];
+  const Tensor weight = weight_->value.reshaped({in_ * out_}).slice(0, {in_ * columns});
+  context.launch(gemm(x, weight.reshaped({in_, columns}), {}, y, {}, {}));
+}
+
 Tensor Linear::backward(Context& context, const Tensor& x, const Tensor& dy) const {
   Tensor dx = context.activation({x.shape[0], in_}, "linear input gradient");
   GemmAttr input;

@@ -36,6 +36,9 @@ class Linear {
   /// when defined.
   Tensor forward(Context& context, const Tensor& x, Epilogue epilogue = Epilogue::none,
                  Tensor pre = {}) const;
+  /// Launches the product of x with as many columns of W as y [T,columns] has: for a recompute of a
+  /// part, without numerics.
+  void forward_columns(Context& context, const Tensor& x, const Tensor& y) const;
   /// Adds the gradients of W and b; returns dx [T,in].
   Tensor backward(Context& context, const Tensor& x, const Tensor& dy) const;
 

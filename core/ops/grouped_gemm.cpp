@@ -72,9 +72,22 @@ KernelWork grouped(const OpCall& call, const Groups& g, int64_t n, int64_t k, do
   return w;
 }
 
+/// Transformer Engine's grouped linear casts its rows once as they lie and once transposed, like
+/// the plain one; weights are cast once a step.
+bool in_fp8(const OpCall& call, const KernelChoice& choice) {
+  return choice.fp8_products && choice != KernelClass::megatron_2021 &&
+         dtype_size(call[0].dtype) == 2;
+}
+void cast_rows(const Tensor& x, double rows, KernelList& out) {
+  const double elements = rows * static_cast<double>(x.shape[1]);
+  out.push_back(simple_kernel(KernelKind::elementwise, x.dtype, 2 * elements,
+                              rows * row_bytes(x) + 2 * elements));
+}
+
 void kernels_forward(const OpCall& call, const KernelChoice& choice, KernelList& out) {
   const Groups g = groups_of(call);
   const DType d = call[0].dtype;
+  const bool fp8 = in_fp8(call, choice);
   const int64_t k = call[0].shape[1], n = call[3].shape[1];
   const bool activation = call.get<GroupedGemmAttr>().epilogue != Epilogue::none;
   const double rows = static_cast<double>(g.rows), full = static_cast<double>(g.non_empty);
@@ -90,7 +103,10 @@ void kernels_forward(const OpCall& call, const KernelChoice& choice, KernelList&
         out.push_back(
             gemm_kernel(d, r, n, k, 1, static_cast<double>(r) * (a + c) + group_bytes(call[1])));
   } else {
-    out.push_back(grouped(call, g, n, k, rows * (a + c) + weights));
+    if (fp8) cast_rows(call[0], rows, out);
+    const double narrow = fp8 ? 0.5 : 1;
+    out.push_back(grouped(call, g, n, k, rows * (narrow * a + c) + narrow * weights));
+    out.back().fp8 = fp8;
   }
   if (activation || call[2].defined())
     out.push_back(simple_kernel(KernelKind::elementwise, d,
@@ -121,9 +137,12 @@ void kernels_weight_grad(const OpCall& call, const KernelChoice& choice, KernelL
             gemm_kernel(call[0].dtype, k, n, r, 1, static_cast<double>(r) * (a + dc) + 2 * weight));
     return;
   }
-  out.push_back(grouped(
-      call, g, n, k,
-      static_cast<double>(g.rows) * (a + dc) + 2 * static_cast<double>(g.non_empty) * weight));
+  // Both operands have been cast already.
+  const bool fp8 = in_fp8(call, choice);
+  out.push_back(grouped(call, g, n, k,
+                        static_cast<double>(g.rows) * (fp8 ? 0.5 : 1) * (a + dc) +
+                            2 * static_cast<double>(g.non_empty) * weight));
+  out.back().fp8 = fp8;
 }
 
 void check_bias_grad(const OpCall& call) {

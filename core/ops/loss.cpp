@@ -50,7 +50,8 @@ void kernels(const OpCall& c, const KernelChoice& choice, KernelList& out) {
 
 /// While it runs: the logits in f32, and their softmax or its gradient.
 int64_t saved(const OpCall& c, const KernelChoice& choice) {
-  return choice == KernelClass::moetwin ? 0 : 8 * c[0].elements();
+  const int64_t bytes = choice == KernelClass::torch_fsdp ? 12 : 8;  // as in vocab_loss.cpp
+  return choice == KernelClass::moetwin ? 0 : bytes * c[0].elements();
 }
 
 }  // namespace

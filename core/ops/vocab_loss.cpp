@@ -74,7 +74,10 @@ void kernels_loss(const OpCall& c, const KernelChoice& choice, KernelList& out) 
 
 /// While it runs: the logits in f32, and their softmax.
 int64_t saved_loss(const OpCall& c, const KernelChoice& choice) {
-  return choice == KernelClass::moetwin ? 0 : 8 * c[0].elements();
+  // PyTorch's backward holds the logarithms, their gradient and that of the logits at once, in f32;
+  // Megatron's works in place.
+  const int64_t bytes = choice == KernelClass::torch_fsdp ? 12 : 8;
+  return choice == KernelClass::moetwin ? 0 : bytes * c[0].elements();
 }
 
 }  // namespace

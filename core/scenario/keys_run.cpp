@@ -25,20 +25,26 @@ void add_run_keys(KeyList& list) {
       .between(0, 1 << 20);
   list.key(MOETWIN_KEY(cluster.fidelity), "Model of the network.")
       .one_of({"representative", "fluid", "flow"});
-  list.key(MOETWIN_KEY(cluster.kernels), "Which framework's kernels an op is priced as.")
-      .one_of({"moetwin", "megatron-2021", "megatron-core", "torch-fsdp"});
+  list.key(MOETWIN_KEY(cluster.kernels),
+           "Which framework's kernels an op is priced as; megatron-2022: those of 2021, the "
+           "backward's tensor-parallel all-reduces beside weight gradients; torch-compile: chains "
+           "fused as in megatron-core, tensor-parallel communication beside nothing.")
+      .one_of({"moetwin", "megatron-2021", "megatron-2022", "megatron-core", "torch-fsdp",
+               "torch-compile"});
   list.key(MOETWIN_KEY(cluster.attention),
            "Which attention is priced and kept in memory; auto: the kernel class's own.")
       .one_of({"auto", "unfused", "fused-softmax", "flash", "flash2", "flash-triton",
                "memory-efficient"});
   list.key(MOETWIN_KEY(cluster.fp8_products),
            "Price products of linear layers in FP8, with the casts before them (numerics none).");
-  list.key(MOETWIN_KEY(cluster.collective_algorithm),
-           "Algorithm of all-reduce and its parts (ring, tree, nvls), or way of an all-to-all "
-           "(pxn: by "
-           "the GPU of the node that has the receiver's rail; hierarchical: inside nodes, then "
-           "between them); the other is chosen.")
-      .one_of({"auto", "ring", "tree", "nvls", "pxn", "hierarchical"});
+  list.key(
+          MOETWIN_KEY(cluster.collective_algorithm),
+          "Algorithm of all-reduce and its parts (ring, tree, nvls), or way of an all-to-all "
+          "(pxn: by "
+          "the GPU of the node that has the receiver's rail; hierarchical: inside nodes, then "
+          "between them; deduplicated, as DeepEP: a token once to each node and GPU); the other is "
+          "chosen.")
+      .one_of({"auto", "ring", "tree", "nvls", "pxn", "hierarchical", "deduplicated"});
   list.key(MOETWIN_KEY(cluster.price_per_gpu_hour),
            "Price of one GPU for an hour; 0: no cost given.")
       .at_least(0);

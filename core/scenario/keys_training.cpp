@@ -89,10 +89,12 @@ void add_training_keys(KeyList& list) {
            "Activations that the backward makes again instead of keeping them; selective: those of "
            "recompute_modules; full: all of a layer but its input and its routing.")
       .one_of({"none", "selective", "full"});
-  list.key(MOETWIN_KEY(training_config.recompute_modules),
-           "With recompute selective: attention_core (its output), expert_activation (the experts' "
-           "hidden values).")
-      .one_of({"attention_core", "expert_activation"});
+  list.key(
+          MOETWIN_KEY(training_config.recompute_modules),
+          "With recompute selective: attention_core (its output), expert_activation (the experts' "
+          "hidden values), alternate_products (of dense layers, numerics none: all but attention's "
+          "output and every other product, PyTorch's checkpointing by op).")
+      .one_of({"attention_core", "expert_activation", "alternate_products"});
   list.section(
       "training_config.loss_scaling",
       "The loss is multiplied before backward, gradients are divided after it; a step whose "

@@ -36,6 +36,21 @@ std::string report_fault(const Scenario& s, const Problems&) {
          "memory; legal with numerics full: stop";
 }
 
+std::string by_op_fault(const Scenario& s, const Problems&) {
+  const auto& modules = s.training_config.recompute_modules;
+  if (s.training_config.recompute != "selective" ||
+      std::find(modules.begin(), modules.end(), "alternate_products") == modules.end())
+    return "";
+  if (s.training_config.numerics != "none")
+    return "alternate_products with training_config.numerics full; legal: numerics none, or "
+           "attention_core, expert_activation";
+  if (s.model_config.latent() || s.model_config.qk_norm ||
+      s.model_config.moe_layer_config.num_experts > 0)
+    return "alternate_products with experts, latent attention or qk_norm; legal: dense layers of "
+           "plain attention, or attention_core, expert_activation";
+  return "";
+}
+
 std::string vocab_fault(const Scenario& s, const Problems&) {
   if (s.data.format != "text" || s.model_config.vocab_size >= 256) return "";
   return fmt::format(
@@ -166,6 +181,10 @@ void add_run_rules(std::vector<Rule>& rules) {
        "global_batch_size is a multiple of dense data parallel size x micro_batch_size",
        false,
        batch_fault});
+  rules.push_back({{kTraining + "recompute_modules", numerics},
+                   "recompute by op is priced, not computed",
+                   false,
+                   by_op_fault});
   rules.push_back({{"memory.on_exceed", numerics},
                    "memory.on_exceed report needs numerics none",
                    false,

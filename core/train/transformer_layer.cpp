@@ -71,6 +71,7 @@ Recompute recompute_of(const TrainingConfig& config) {
   for (const std::string& module : config.recompute_modules) {
     r.attention_core |= module == "attention_core";
     r.expert_activation |= module == "expert_activation";
+    r.alternate_products |= module == "alternate_products";
   }
   return r;
 }
@@ -100,11 +101,28 @@ TransformerLayer::TransformerLayer(ParameterSet& parameters, const LayerSetup& s
 Tensor TransformerLayer::forward(Context& context, const MicroBatch& batch, const Tensor& x,
                                  Saved& saved) {
   const Tensor out = run(context, batch, x, saved);
-  if (batch.backward) forget(x, saved);
+  if (!batch.backward) return out;
+  if (recompute_.alternate_products && ffn_) {
+    // Of qkv, output, gate | up and down the first, third, ... of seven: queries, values, gate and
+    // what the layer adds last.
+    Attention::Saved attention;
+    attention.out = saved.attention.out;
+    attention.lse = saved.attention.lse;
+    attention.kept = saved.attention.kept;
+    const int64_t tokens = attention.out.shape[0];
+    saved = {};
+    saved.x = x;
+    saved.attention = std::move(attention);
+    saved.products =
+        context.activation({tokens * (attention_.kept_width() + ffn_->kept_width()) + x.elements()},
+                           "products kept by selective recompute");
+    return out;
+  }
+  forget(context, x, saved);
   return out;
 }
 
-void TransformerLayer::forget(const Tensor& x, Saved& saved) const {
+void TransformerLayer::forget(const Context& context, const Tensor& x, Saved& saved) const {
   if (recompute_.full) {
     MoeLayer::Saved moe = std::move(saved.moe);
     MoeLayer::forget(moe);
@@ -113,7 +131,7 @@ void TransformerLayer::forget(const Tensor& x, Saved& saved) const {
     saved.moe = std::move(moe);
   }
   if (recompute_.attention_core)
-    saved.attention.out = saved.attention.lse = saved.attention.kept = {};
+    saved.attention.forget_core(context.device.properties().kernels == KernelClass::moetwin);
   if (recompute_.expert_activation)
     for (DispatchChunk& chunk : saved.moe.dispatch.chunks)
       chunk.saved.hidden = chunk.saved.kept = {};
@@ -145,11 +163,30 @@ Tensor TransformerLayer::run(Context& context, const MicroBatch& batch, const Te
   return out;
 }
 
+void TransformerLayer::remake(Context& context, const MicroBatch& batch, Saved& saved) {
+  const Tensor x = saved.x;
+  saved.products = {};
+  const Tensor normed = attention_norm_.forward(context, x, saved.attention_norm);
+  const Tensor attended =
+      tp_.leave(context, attention_.remake(context, tp_.enter(context, normed), saved.attention));
+  saved.attention.x = normed;
+  saved.attention_mask =
+      attention_dropout_.apply(context, batch, tp_.first_of(x, batch.tokens()), attended);
+  const Tensor middle = context.activation(x.shape, "residual after attention");
+  context.launch(add(x, attended, middle));
+  const Tensor normed2 = ffn_norm_.forward(context, middle, saved.ffn_norm);
+  ffn_->remake(context, tp_.enter(context, normed2), saved.ffn);
+  saved.ffn.x = normed2;
+}
+
 Tensor TransformerLayer::backward(Context& context, const MicroBatch& batch, const Tensor& dy,
                                   Saved& saved) {
   if (recompute_.full) {
     const PhaseScope phase(context.device, context.phase, Phase::recompute, "recompute");
     run(context, batch, saved.x, saved);
+  } else if (saved.products.defined()) {
+    const PhaseScope phase(context.device, context.phase, Phase::recompute, "recompute");
+    remake(context, batch, saved);
   }
   // dy is the gradient of both branches; dropout needs a copy of it.
   const int64_t first = tp_.first_of(dy, batch.tokens());

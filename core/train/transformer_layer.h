@@ -33,6 +33,9 @@ struct Recompute {
   bool full = false;               ///< all but the input, the routing and the plan of the dispatch
   bool attention_core = false;     ///< output and log-sum-exp of attention
   bool expert_activation = false;  ///< the experts' hidden values
+  /// All but the input, attention's output and every other product: PyTorch's selective
+  /// checkpointing by op, as torchtitan has it. Without numerics, of dense layers.
+  bool alternate_products = false;
 };
 Recompute recompute_of(const TrainingConfig& config);
 
@@ -40,6 +43,7 @@ class TransformerLayer {
  public:
   struct Saved {
     Tensor x;                         ///< input of the layer, where all else is recomputed
+    Tensor products;                  ///< of alternate_products
     Tensor attention_mask, ffn_mask;  ///< of dropout, where a framework keeps them
     Norm::Saved attention_norm, ffn_norm;
     Attention::Saved attention;
@@ -54,8 +58,9 @@ class TransformerLayer {
 
  private:
   Tensor run(Context& context, const MicroBatch& batch, const Tensor& x, Saved& saved);
+  void remake(Context& context, const MicroBatch& batch, Saved& saved);
   /// Drops what the backward makes again.
-  void forget(const Tensor& x, Saved& saved) const;
+  void forget(const Context& context, const Tensor& x, Saved& saved) const;
 
   int64_t layer_ = 0;
   Recompute recompute_;
