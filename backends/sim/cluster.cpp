@@ -62,7 +62,8 @@ class SimCluster : public Cluster {
                   : fmt::format("cluster.profile \"{}\" has no "
                                 "gpu.matmul_flop_per_second.fp8",
                                 p.name)));
-    settings_.choice = nccl_choice(scenario.cluster.collective_algorithm, scenario.nccl);
+    settings_.choice = nccl_choice(scenario.cluster.collective_algorithm, scenario.nccl,
+                                   scenario.model_config.moe_layer_config.top_k);
     settings_.fidelity = parse_fidelity(scenario.cluster.fidelity);
     constexpr int64_t kMostPaired = 512;  // a route for every pair
     if (settings_.fidelity == Fidelity::flow && machine_.fabric_links() > 0 && world > kMostPaired)

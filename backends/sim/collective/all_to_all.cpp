@@ -22,10 +22,12 @@ Seconds of_message(const CollectiveShape& shape, const Machine& machine, size_t 
 /// Who sends how much to whom, by group rank.
 class Exchange {
  public:
-  Exchange(const CollectiveShape& shape, const Machine& machine, AllToAll way)
+  Exchange(const CollectiveShape& shape, const Machine& machine, const AllToAllChoice& choice)
       : shape_(shape),
         on_(*shape.on),
-        way_(on_.nodes > 1 ? way : AllToAll::direct),
+        choice_(choice),
+        deduplicates_(choice.way == AllToAll::deduplicated),
+        way_(on_.nodes > 1 ? choice.way : AllToAll::direct),
         first(shape, machine),
         second(shape, machine) {
     const auto n = static_cast<size_t>(shape.group.size());
@@ -37,6 +39,7 @@ class Exchange {
     nvlink_peers_.assign(n, 0), nic_peers_.assign(n, 0);
     for (size_t i = 0; i < n; ++i) {
       std::vector<bool> nodes(way_ == AllToAll::direct ? 0 : static_cast<size_t>(on_.nodes));
+      if (deduplicates_) count_receivers(i);
       for (size_t j = 0; j < n; ++j) {
         const double bytes = shape.pair_bytes[i * n + j];
         if (bytes <= 0) continue;
@@ -76,9 +79,12 @@ class Exchange {
       for (size_t j = 0; j < n; ++j)
         if (const double bytes = shape_.pair_bytes[i * n + j]; bytes > 0 && i != j) {
           const int64_t relay = relay_of(i, j);
-          if (relay != static_cast<int64_t>(i)) each(0, static_cast<int64_t>(i), relay, bytes);
+          const auto [there, on] = different_.empty() ? std::pair(1.0, 1.0) : different_[i * n + j];
+          if (relay != static_cast<int64_t>(i))
+            each(0, static_cast<int64_t>(i), relay,
+                 bytes * (on_.node_index[i] == on_.node_index[j] ? on : there));
           if (relay != static_cast<int64_t>(j))
-            each(staged() ? 1 : 0, relay, static_cast<int64_t>(j), bytes);
+            each(staged() ? 1 : 0, relay, static_cast<int64_t>(j), bytes * on);
         }
   }
 
@@ -87,6 +93,11 @@ class Exchange {
   int64_t relay_of(size_t i, size_t j) const {
     if (on_.node_index[i] == on_.node_index[j]) return static_cast<int64_t>(j);
     if (way_ == AllToAll::direct) return static_cast<int64_t>(i);
+    if (deduplicates_) {
+      const auto& there = members_[static_cast<size_t>(on_.node_index[j])];
+      const auto place = static_cast<size_t>(on_.index_on_node[i]);
+      return place < there.size() ? there[place] : static_cast<int64_t>(j);
+    }
     const auto& here = members_[static_cast<size_t>(on_.node_index[i])];
     const auto rail = static_cast<size_t>(on_.index_on_node[j]);
     return rail < here.size() ? here[rail] : static_cast<int64_t>(i);
@@ -94,14 +105,16 @@ class Exchange {
 
   void add(size_t i, size_t j, double bytes, std::vector<bool>& nodes) {
     const auto from = static_cast<int64_t>(i), to = static_cast<int64_t>(j);
+    const auto [there, on] =
+        different_.empty() ? std::pair(1.0, 1.0) : different_[i * nvlink_peers_.size() + j];
     if (on_.node_index[i] == on_.node_index[j]) {
-      first.pass(from, to, bytes);
+      first.pass(from, to, bytes * on);
       nvlink_peers_[i] += 1;
       return;
     }
     const int64_t relay = relay_of(i, j);
-    if (relay != from) first.pass(from, relay, bytes);
-    (staged() ? second : first).pass(relay, to, bytes);
+    if (relay != from) first.pass(from, relay, bytes * there);
+    if (relay != to) (staged() ? second : first).pass(relay, to, bytes * on);
     if (way_ == AllToAll::direct) {
       nic_peers_[i] += 1;
     } else if (const auto node = static_cast<size_t>(on_.node_index[j]); !nodes[node]) {
@@ -110,9 +123,31 @@ class Exchange {
     }
   }
 
+  /// Of the rows that member i sends, which are different at their nodes and at their GPUs.
+  void count_receivers(size_t i) {
+    const size_t n = nvlink_peers_.size();
+    if (different_.empty()) different_.assign(n * n, {1, 1});
+    std::vector<double> to_node(static_cast<size_t>(on_.nodes));
+    double all = 0;
+    for (size_t j = 0; j < n; ++j) {
+      to_node[static_cast<size_t>(on_.node_index[j])] += shape_.pair_bytes[i * n + j];
+      all += shape_.pair_bytes[i * n + j];
+    }
+    if (all <= 0) return;
+    for (size_t j = 0; j < n; ++j)
+      different_[i * n + j] = {
+          choice_.different(to_node[static_cast<size_t>(on_.node_index[j])] / all),
+          choice_.different(shape_.pair_bytes[i * n + j] / all)};
+  }
+
   const CollectiveShape& shape_;
   const NodesOfGroup& on_;
+  AllToAllChoice choice_;
+  bool deduplicates_;
   AllToAll way_;
+  /// By sender and receiver: the share of their rows that goes between nodes, and to the receiver;
+  /// empty: all of them.
+  std::vector<std::pair<double, double>> different_;
   std::vector<std::vector<int64_t>> members_;
   std::vector<double> nvlink_peers_, nic_peers_;
 
@@ -124,7 +159,8 @@ class Exchange {
 
 }  // namespace
 
-Work all_to_all_work(const CollectiveShape& shape, const Machine& machine, AllToAll way) {
+Work all_to_all_work(const CollectiveShape& shape, const Machine& machine,
+                     const AllToAllChoice& way) {
   const Exchange exchange(shape, machine, way);
   Work work = exchange.steps();
   if (exchange.staged()) {
@@ -139,8 +175,8 @@ Work all_to_all_work(const CollectiveShape& shape, const Machine& machine, AllTo
   return work;
 }
 
-void plan_all_to_all(const CollectiveShape& shape, const Machine& machine, AllToAll way,
-                     Plan& plan) {
+void plan_all_to_all(const CollectiveShape& shape, const Machine& machine,
+                     const AllToAllChoice& way, Plan& plan) {
   const Exchange exchange(shape, machine, way);
   const GpuProfile& gpu = machine.profile().gpu;
   const BytesPerSecond memory(gpu.memory_bandwidth.value *
@@ -165,8 +201,8 @@ void plan_all_to_all(const CollectiveShape& shape, const Machine& machine, AllTo
   if (exchange.staged()) exchange.second.count_sent(plan);
 }
 
-void flow_all_to_all(const CollectiveShape& shape, const Machine& machine, AllToAll way,
-                     const Plan& plan, FlowRun& run) {
+void flow_all_to_all(const CollectiveShape& shape, const Machine& machine,
+                     const AllToAllChoice& way, const Plan& plan, FlowRun& run) {
   const Exchange exchange(shape, machine, way);
   Flows stage[2];
   exchange.each_pass([&](int s, int64_t from, int64_t to, double bytes) {

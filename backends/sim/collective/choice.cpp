@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <sstream>
 
 #include "core/base/error.h"
@@ -34,8 +35,14 @@ const char* algorithm_name(Algorithm algorithm) {
   return kNames[static_cast<int>(algorithm)];
 }
 
-NcclChoice nccl_choice(const std::string& algorithm,
-                       const std::map<std::string, std::string>& nccl) {
+double AllToAllChoice::different(double share) const {
+  if (share <= 0 || copies <= 1) return 1;
+  const auto k = static_cast<double>(copies);
+  return (1 - std::pow(1 - std::min(share, 1.0), k)) / (k * share);
+}
+
+NcclChoice nccl_choice(const std::string& algorithm, const std::map<std::string, std::string>& nccl,
+                       int64_t copies) {
   NcclChoice choice;
   const auto variable = [&](const char* name) {
     const auto found = nccl.find(name);
@@ -52,13 +59,15 @@ NcclChoice nccl_choice(const std::string& algorithm,
       return choice;
     }
   if (algorithm == "pxn")
-    choice.all_to_all = AllToAll::pxn;
+    choice.all_to_all.way = AllToAll::pxn;
   else if (algorithm == "hierarchical")
-    choice.all_to_all = AllToAll::hierarchical;
+    choice.all_to_all.way = AllToAll::hierarchical;
+  else if (algorithm == "deduplicated")
+    choice.all_to_all = {AllToAll::deduplicated, copies};
   else if (algorithm != "auto")
     throw Error(ErrorClass::configuration,
                 fmt::format("cluster.collective_algorithm \"{}\" is not known; legal: auto, ring, "
-                            "tree, nvls, pxn, hierarchical",
+                            "tree, nvls, pxn, hierarchical, deduplicated",
                             algorithm));
   if (variable("NCCL_NVLS_ENABLE") == "0")
     choice.algorithms[static_cast<size_t>(Algorithm::nvls)] = false;

@@ -62,8 +62,8 @@ void flow_nvls(const CollectiveShape& shape, const Machine& machine, const Proto
                FlowRun& run);
 void flow_broadcast(const CollectiveShape& shape, const Machine& machine,
                     const ProtocolFigures& figures, FlowRun& run);
-void flow_all_to_all(const CollectiveShape& shape, const Machine& machine, AllToAll way,
-                     const Plan& plan, FlowRun& run);
+void flow_all_to_all(const CollectiveShape& shape, const Machine& machine,
+                     const AllToAllChoice& way, const Plan& plan, FlowRun& run);
 void flow_send(const CollectiveShape& shape, const Machine& machine, const ProtocolFigures& figures,
                FlowRun& run);
 

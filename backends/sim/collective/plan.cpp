@@ -35,7 +35,8 @@ ProtocolFigures among(const ProtocolFigures& figures, double mesh_share) {
   return f;
 }
 
-void lay_out(const CollectiveShape& shape, const Machine& machine, AllToAll way, Plan& plan) {
+void lay_out(const CollectiveShape& shape, const Machine& machine, const AllToAllChoice& way,
+             Plan& plan) {
   switch (shape.kind) {
     case CollectiveKind::barrier:
       return plan_barrier(shape, machine, plan);

@@ -91,8 +91,8 @@ void plan_ring(const CollectiveShape& shape, const Machine& machine, Plan& plan)
 void plan_tree(const CollectiveShape& shape, const Machine& machine, Plan& plan);
 void plan_nvls(const CollectiveShape& shape, const Machine& machine, Plan& plan);
 void plan_broadcast(const CollectiveShape& shape, const Machine& machine, Plan& plan);
-void plan_all_to_all(const CollectiveShape& shape, const Machine& machine, AllToAll way,
-                     Plan& plan);
+void plan_all_to_all(const CollectiveShape& shape, const Machine& machine,
+                     const AllToAllChoice& way, Plan& plan);
 void plan_send(const CollectiveShape& shape, const Machine& machine, Plan& plan);
 /// Up and down the tree with no bytes.
 void plan_barrier(const CollectiveShape& shape, const Machine& machine, Plan& plan);

@@ -43,7 +43,8 @@ Work nvls_work(const CollectiveShape& shape, const Machine& machine);
 Work broadcast_work(const CollectiveShape& shape, const Machine& machine);
 /// One step, every further peer of the member with most, the bytes of every pair.
 /// Of a hierarchical one the bytes inside nodes are a first stage of their own.
-Work all_to_all_work(const CollectiveShape& shape, const Machine& machine, AllToAll way);
+Work all_to_all_work(const CollectiveShape& shape, const Machine& machine,
+                     const AllToAllChoice& way);
 Work send_work(const CollectiveShape& shape, const Machine& machine);
 
 }  // namespace moetwin

@@ -49,7 +49,8 @@ struct Group8 {  // nodes x 8 members, or one node of n
 };
 
 double alone(const ClusterProfile& profile, const Group8& g, CollectiveKind kind, double bytes,
-             const std::string& algorithm = "auto", const std::vector<double>& pairs = {}) {
+             const std::string& algorithm = "auto", const std::vector<double>& pairs = {},
+             int64_t copies = 1) {
   const int64_t n = g.nodes * g.per_node;
   const Machine machine(profile, n);
   CollectiveShape shape;
@@ -63,7 +64,7 @@ double alone(const ClusterProfile& profile, const Group8& g, CollectiveKind kind
   if (kind == CollectiveKind::all_to_all_v && pairs.empty())
     shape.pair_bytes.assign(static_cast<size_t>(n * n), bytes / static_cast<double>(n));
   Plan plan;
-  make_plan(shape, machine, nccl_choice(algorithm, {}), plan);
+  make_plan(shape, machine, nccl_choice(algorithm, {}, copies), plan);
   return plan.alone(machine).value;
 }
 
@@ -263,4 +264,27 @@ TEST_CASE("laws on a thousand machines", "[C26][C27]") {
       last = seconds;
     }
   }
+}
+
+TEST_CASE("a deduplicating exchange sends a row once to each node and once to each GPU") {
+  // 4 nodes of 8, rows of 8 experts spread evenly: to a quarter of the experts go
+  // 1 - (3/4)^8 rows of 8/4, to each GPU 1 - (31/32)^8 of 8/32.
+  const ClusterProfile profile = machine_of(8);
+  const double bytes = 1 << 30, k = 8;
+  const double node = (1 - std::pow(0.75, k)) / (k / 4);
+  const double gpu = (1 - std::pow(31.0 / 32, k)) / (k / 32);
+  const Group8 g{4, 8};
+  // By NIC to three nodes; by NVLink to the 7 others here, and on from each relay to 7 of 8.
+  const double nic = bytes * 3 / 4 * node / (kNic * kPairs.nic_share);
+  const double nvlink = bytes / 32 * gpu * (7 + 3 * 7) / (kNvlink * kPairs.nvlink_share);
+  const double deduplicated =
+      alone(profile, g, CollectiveKind::all_to_all_v, bytes, "deduplicated", {}, 8);
+  CHECK(deduplicated == Approx(std::max(nic, nvlink)).epsilon(0.01));
+  // With one expert a token nothing is the same.
+  CHECK(alone(profile, g, CollectiveKind::all_to_all_v, bytes, "deduplicated", {}, 1) ==
+        Approx(bytes * 3 / 4 / (kNic * kPairs.nic_share)).epsilon(0.01));
+  // Inside a node only copies for one GPU are.
+  const double inside = (1 - std::pow(7.0 / 8, k)) / (k / 8);
+  CHECK(alone(profile, {1, 8}, CollectiveKind::all_to_all_v, bytes, "deduplicated", {}, 8) ==
+        Approx(bytes * 7 / 8 * inside / (kNvlink * kPairs.nvlink_share)).epsilon(0.01));
 }
