@@ -95,6 +95,7 @@ GpuProfile read_gpu(Figures& in) {
       in.fault("gpu.communication_multiprocessors",
                "must be less than gpu.matmul_tiles.multiprocessors");
   }
+  gpu.sustained = in.figure_or("gpu.sustained_clock", Rule::fraction, 1);
   gpu.kernel_seconds = Seconds(in.figure("gpu.kernel_seconds", Rule::not_negative));
   gpu.launch_overhead_seconds =
       Seconds(in.figure("gpu.launch_overhead_seconds", Rule::not_negative));

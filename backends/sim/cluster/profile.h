@@ -62,6 +62,9 @@ struct GpuProfile {
   /// Multiprocessors that a collective's kernel takes from kernels beside it; 0: takes nothing, nor
   /// memory bandwidth.
   int64_t communication_multiprocessors = 0;
+  /// Rate of tensor cores while a training goes on, over that of a single launch on a cool GPU:
+  /// power limits their clock.
+  double sustained = 1;
   Seconds kernel_seconds;           ///< fixed time on the device per kernel
   Seconds launch_overhead_seconds;  ///< host time per kernel launch
 };

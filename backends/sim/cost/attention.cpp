@@ -7,7 +7,8 @@
 
 namespace moetwin {
 
-Seconds attention_cost(const KernelWork& work, const AttentionRate& rate, const GpuProfile& gpu) {
+Seconds attention_cost(const KernelWork& work, const AttentionRate& rate, const GpuProfile& gpu,
+                       double clock) {
   constexpr int64_t kQueries = 128;               // of a block
   if (work.flop <= 0) return gpu.kernel_seconds;  // of no sequence
   const double s = static_cast<double>(work.n);
@@ -18,7 +19,7 @@ Seconds attention_cost(const KernelWork& work, const AttentionRate& rate, const 
       rate.efficiency_64 * std::pow(rate.efficiency_128 / rate.efficiency_64, steps);
   const double ramp = rate.ramp + (work.causal ? rate.diagonal : 0);
   double seconds =
-      work.flop / (peak(gpu, work.kind, work.dtype).value * efficiency) * (1 + ramp / keys);
+      work.flop / (clock * peak(gpu, work.kind, work.dtype).value * efficiency) * (1 + ramp / keys);
   if (gpu.tiles) {
     const auto blocks = static_cast<double>(work.batch * ((work.m + kQueries - 1) / kQueries));
     seconds *= std::max(1.0, static_cast<double>(gpu.tiles->multiprocessors) / blocks);

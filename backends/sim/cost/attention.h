@@ -10,6 +10,7 @@ namespace moetwin {
 /// that a query sees on average; times the share of the multiprocessors that have no block of 128
 /// queries of a head. `efficiency` goes with the logarithm of the head dimension through the two
 /// that are known, and is that of 128 above.
-Seconds attention_cost(const KernelWork& work, const AttentionRate& rate, const GpuProfile& gpu);
+Seconds attention_cost(const KernelWork& work, const AttentionRate& rate, const GpuProfile& gpu,
+                       double clock = 1);
 
 }  // namespace moetwin

@@ -175,6 +175,8 @@ struct Stage {
         result.classes[c] = stays[c] + held.after[c] + change.peak[c];
     }
     for (size_t c = 0; c < stays.size(); ++c) held.after[c] += change.after[c];
+    result.kept_bytes =
+        std::max(result.kept_bytes, held.after[static_cast<size_t>(MemoryClass::activations)]);
   }
   void hold(int64_t bytes) {
     MemoryChange change;
@@ -399,6 +401,7 @@ class Composition {
   void run(Stage& stage, const PipelineAction& action) {
     const ChunkPasses& chunk = *stage.setup->chunks[static_cast<size_t>(action.chunk)];
     const bool last = action.micro_batch + 1 == setup_.micro_batches;
+    if (stages_.size() > 1) stage.host() += setup_.pass_seconds;
     StageProgram* program = stage.setup->program;
     switch (action.work) {
       case PipelineWork::forward:
@@ -507,6 +510,8 @@ StepResult compose(const ComposeSetup& setup) {
   result.seconds = seconds;
   for (Stage& stage : composition.stages()) {
     stage.result.parts.fit(seconds);
+    stage.result.lasting =
+        stage.setup->program ? stage.setup->program->memory().bytes : stage.setup->record->memory;
     result.stages.push_back(stage.result);
   }
   return result;

@@ -41,6 +41,7 @@ struct ComposeSetup {
   std::string schedule;
   int64_t micro_batches = 1, virtual_chunks = 1;
   double launch_seconds = 0;
+  double pass_seconds = 0;  ///< host time of a pass where there are stages
   /// Of a hidden state from stage s to the next (and from the last to the first), by s; and back.
   std::vector<double> forward_seconds, backward_seconds;
   std::vector<bool> off_node;  ///< whether these leave the node
@@ -53,6 +54,8 @@ struct StageResult {
   StepParts parts;
   int64_t peak_bytes = 0;
   ClassBytes classes{};
+  ClassBytes lasting{};    ///< what stays from step to step
+  int64_t kept_bytes = 0;  ///< most activations that waited for their backward between passes
   int64_t host_syncs = 0;
 };
 

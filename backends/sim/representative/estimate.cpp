@@ -28,6 +28,7 @@ void append(std::string& key, const T& value) {
 /// What a choice of algorithms and protocols is made of.
 std::string choice_text(const Scenario& scenario) {
   std::string text = scenario.cluster.collective_algorithm;
+  append(text, scenario.model_config.moe_layer_config.top_k);
   for (const auto& [name, value] : scenario.nccl) text += "\n" + name + "=" + value;
   return text + "\n";
 }
@@ -104,7 +105,8 @@ struct Estimator::Inside {
     auto& prices = world->prices[choice_text(scenario)];
     if (!prices)
       prices = std::make_unique<CollectivePrices>(
-          world->machine, nccl_choice(scenario.cluster.collective_algorithm, scenario.nccl));
+          world->machine, nccl_choice(scenario.cluster.collective_algorithm, scenario.nccl,
+                                      scenario.model_config.moe_layer_config.top_k));
     return *prices;
   }
 };
@@ -125,6 +127,8 @@ Estimate Estimator::estimate(const Scenario& scenario, const EstimateOptions& op
   RecordingSetup setup{scenario, grid, prices, {}, nullptr, false};
   setup.settings.compute_dtype = parse_dtype(training.dtype);
   setup.settings.kernels = parse_kernels(scenario.cluster.kernels, scenario.cluster.attention);
+  setup.settings.overlaps_products = scenario.cluster.kernels == "megatron-core";
+  setup.settings.overlaps_weight_gradients = scenario.cluster.kernels == "megatron-2022";
   setup.settings.kernels.attention_dropout = scenario.model_config.dropout > 0;
   setup.settings.kernels.fp8_products = scenario.cluster.fp8_products;
   setup.settings.references = in.references;
@@ -137,6 +141,7 @@ Estimate Estimator::estimate(const Scenario& scenario, const EstimateOptions& op
   step.micro_batches = training.global_batch_size / (grid.ddp() * training.micro_batch_size);
   step.virtual_chunks = v;
   step.launch_seconds = in.profile.gpu.launch_overhead_seconds.value;
+  step.pass_seconds = framework_costs(setup.settings.kernels.of).stage_pass_seconds.value;
   const int64_t tokens = training.micro_batch_size * model.sequence_length /
                          (distributed.sequence_parallel ? grid.tp() : 1);
   step.hidden_bytes = tokens * model.hidden_size * dtype_size(parse_dtype(training.dtype));
@@ -258,8 +263,14 @@ Estimate Estimator::estimate(const Scenario& scenario, const EstimateOptions& op
     const int64_t communicators = made.record
                                       ? made.record->communicator_bytes
                                       : made.program->device().properties().communicator_bytes;
-    estimate.stages.push_back(
-        {stage.parts, stage.peak_bytes, stage.classes, stage.host_syncs, communicators, {}});
+    estimate.stages.push_back({stage.parts,
+                               stage.peak_bytes,
+                               stage.classes,
+                               stage.lasting,
+                               stage.kept_bytes,
+                               stage.host_syncs,
+                               communicators,
+                               {}});
     estimate.device_bytes =
         std::max(estimate.device_bytes, stage.peak_bytes + communicators + estimate.context_bytes);
     if (options.traffic) estimate.stages.back().sent = traffic_of(step, s, wanted);

@@ -23,6 +23,8 @@ struct StageEstimate {
   StepParts parts;         ///< of its slowest rank at each exchange; they sum to the step
   int64_t peak_bytes = 0;  ///< of its fullest rank
   ClassBytes classes{};    ///< at that moment
+  ClassBytes lasting{};    ///< what stays from step to step
+  int64_t kept_bytes = 0;  ///< most activations that wait for their backward between passes
   int64_t host_syncs = 0;
   int64_t communicator_bytes = 0;  ///< buffers of the collective library, in no class
   std::vector<Sent> sent;          ///< by one rank, mean over ranks; only where asked for

@@ -57,7 +57,10 @@ SoloBackend::SoloBackend(CollectivePrices& prices, const SoloSettings& settings,
       gpu_(prices.machine().profile().gpu),
       settings_(settings),
       peers_(peers),
-      corrections_(prices.machine().profile().corrections) {
+      corrections_(prices.machine().profile().corrections),
+      overlap_(settings.overlaps_products
+                   ? framework_costs(settings.kernels.of).tensor_parallel_pieces
+                   : 1) {
   const Machine& machine = prices.machine();
   properties_.name = gpu_.name + " (modelled)";
   properties_.context_bytes =
@@ -68,6 +71,7 @@ SoloBackend::SoloBackend(CollectivePrices& prices, const SoloSettings& settings,
   properties_.node = machine.node_of(rank);
   properties_.gpus_per_node = machine.profile().gpus_per_node;
   properties_.numerics = false;
+  properties_.kernels = settings.kernels;
   properties_.peak_flop_per_second = peak(gpu_, KernelKind::gemm, settings.compute_dtype).value;
 }
 
@@ -162,9 +166,11 @@ void SoloBackend::launch(const OpCall& call, Stream stream) {
   item.clock = clock(stream);
   item.phase = phase_;
   item.launched = overhead;
+  item.host = routing_host_time(costs, call.op->name).value;
   for (const KernelWork& kernel : kernels_) {
     item.host += overhead;
-    const double seconds = cost(kernel, gpu_).value * factor;
+    double seconds = cost(kernel, gpu_, clock_in(phase_, gpu_)).value * factor;
+    if (kernel.kind == KernelKind::gemm) overlap_.product(seconds, piece_.items, clocks_);
     item.seconds += seconds;
     if (is_product(kernel.kind)) products += seconds;
     item.host_bound = std::max(item.host_bound, item.host) + seconds;
@@ -290,9 +296,18 @@ void SoloBackend::collective(const Group& group, const std::string& name,
                           static_cast<double>(bytes_sent(call, rank, group.size())));
   }
   item.seconds = price.seconds;
+  const bool beside_products =
+      item.clock == kComputeClock && std::strcmp(call.purpose, "sequence parallel") == 0;
+  if (beside_products && call.kind == CollectiveKind::reduce_scatter)
+    item.seconds -= overlap_.reduction(item.seconds);
+  if (settings_.overlaps_weight_gradients && phase_ == Phase::backward &&
+      item.clock == kComputeClock && std::strcmp(call.purpose, "tensor parallel") == 0)
+    item.seconds -= overlap_.beside_latest(item.seconds);
   item.ports = price.ports;
   if (call.kind == CollectiveKind::all_to_all_v && name == "ep") item.group = group.base;
   add(item);
+  if (beside_products && call.kind == CollectiveKind::all_gather)
+    overlap_.gather(item.seconds, piece_.items);
   add_sent(piece_.sent,
            {collective_name(call.kind), call.purpose, name, price.sent, price.sent_off_node, 1});
   if (call.recv.has_storage()) {
@@ -304,6 +319,7 @@ void SoloBackend::collective(const Group& group, const std::string& name,
 
 SoloBackend::Piece SoloBackend::cut() {
   first_event_ = next_event_;
+  overlap_.cut();
   return std::exchange(piece_, {});
 }
 

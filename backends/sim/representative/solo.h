@@ -12,6 +12,7 @@
 
 #include "backends/sim/representative/collective_prices.h"
 #include "backends/sim/representative/items.h"
+#include "backends/sim/representative/product_overlap.h"
 #include "core/device/backend.h"
 
 namespace moetwin {
@@ -33,6 +34,10 @@ struct SoloSettings {
   /// Reference arithmetic of ops that count.
   std::function<Reference(const Op&)> references;
   double slowness = 1;  ///< factor on the time of kernels
+  /// Whether tensor-parallel communication is cut into pieces beside products.
+  bool overlaps_products = false;
+  /// Whether the backward's tensor-parallel all-reduces go on beside the gradients of weights.
+  bool overlaps_weight_gradients = false;
 };
 
 class SoloBackend : public Backend {
@@ -109,6 +114,7 @@ class SoloBackend : public Backend {
   std::array<Busy, kClocks> busy_{};
   Phase phase_ = Phase::other;
   KernelList kernels_;
+  ProductOverlap overlap_;
   Piece piece_;
   bool keeps_list_ = true;
   int64_t first_event_ = 0, next_event_ = 0;  ///< number of the piece's first record

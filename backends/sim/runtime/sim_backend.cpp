@@ -114,13 +114,15 @@ void SimBackend::launch(const OpCall& call, Stream stream) {
   item.phase = phase_;
   item.order = ++order_;
   item.launched = host_ + overhead;
-  double bytes = 0, at = host_, products = 0;
+  const FrameworkCosts costs = framework_costs(simulation_.settings().kernels.of);
+  double bytes = 0, products = 0;
+  double at = host_ + routing_host_time(costs, call.op->name).value;
   for (const KernelWork& kernel : kernels_) bytes += kernel.bytes;
   item.bytes = static_cast<int64_t>(bytes);
   const double factor = slowness_ * correction(item);
   for (const KernelWork& kernel : kernels_) {
     at += overhead;
-    const double seconds = cost(kernel, gpu_).value * factor;
+    const double seconds = cost(kernel, gpu_, clock_in(phase_, gpu_)).value * factor;
     item.seconds += seconds;
     if (is_product(kernel.kind)) products += seconds;
     item.host_bound = std::max(item.host_bound, at) + seconds;

@@ -175,3 +175,41 @@ TEST_CASE("what hot experts on two ranks instead of one would gain", "[P181]") {
   CHECK(gain < 8704.0 / 4864 * 1.05);
   CHECK(gain > 1.5);
 }
+
+TEST_CASE("power lowers the clock of tensor cores while a training goes on, not the memory's") {
+  GpuProfile gpu;
+  gpu.memory_bandwidth = BytesPerSecond(1e12);
+  gpu.bandwidth_efficiency.fill(1);
+  gpu.compute_efficiency.fill(1);
+  gpu.matmul_peak.fill(kPeak);
+  gpu.vector_peak = kPeak;
+  gpu.tiles = round_tiles();
+  gpu.sustained = 0.8;
+  const KernelWork large = product(2560, 1280, 65536);
+  const double alone = cost(large, gpu).value;
+  CHECK(cost(large, gpu, clock_in(Phase::forward, gpu)).value == Approx(alone / 0.8));
+  CHECK(cost(large, gpu, clock_in(Phase::backward, gpu)).value == Approx(alone / 0.8));
+  CHECK(cost(large, gpu, clock_in(Phase::optimizer, gpu)).value == alone);
+  KernelWork copy;
+  copy.kind = KernelKind::elementwise;
+  copy.bytes = 1e9;
+  CHECK(cost(copy, gpu, clock_in(Phase::forward, gpu)).value == Approx(1e-3));
+}
+
+TEST_CASE("batched products of heads that are no multiple of 16 bytes miss the tensor cores") {
+  GpuProfile gpu;
+  gpu.memory_bandwidth = BytesPerSecond(1e15);
+  gpu.matmul_peak.fill(FlopPerSecond(312e12));
+  gpu.vector_peak = FlopPerSecond(19.5e12);
+  gpu.tiles = round_tiles();
+  const auto seconds_of = [&](int64_t head, int64_t batch) {
+    KernelWork work = product(2048, 2048, head);
+    work.batch = batch;
+    work.flop *= static_cast<double>(batch);
+    return cost(work, gpu).value / work.flop;
+  };
+  CHECK(seconds_of(150, 12) == Approx(1 / (2 * 0.17 * 19.5e12)));  // two elements a load
+  CHECK(seconds_of(108, 12) == Approx(1 / (4 * 0.17 * 19.5e12)));
+  CHECK(seconds_of(112, 12) < 0.1 * seconds_of(108, 12));
+  CHECK(seconds_of(150, 1) < 0.1 * seconds_of(150, 12));  // a single product is padded
+}
