@@ -40,11 +40,12 @@ std::unique_ptr<Cluster> modelled(const Scenario& scenario) {
 }
 
 /// The same without its ranks.
-Report estimated(const Scenario& scenario) {
+StepEstimate estimated(const Scenario& scenario) {
   Estimator estimator(machine_profile(scenario),
                       [isa = best_isa()](const Op& op) { return reference_of(op, isa); });
   const Estimate estimate = estimator.estimate(scenario);
-  Report report;
+  StepEstimate out;
+  Report& report = out.report;
   report.step_seconds_median = estimate.step_seconds;
   report.mfu = estimate.mfu;
   report.parts = estimate.parts;
@@ -53,11 +54,19 @@ Report estimated(const Scenario& scenario) {
     report.peak_bytes_per_rank.push_back(stage.peak_bytes);
     report.device_bytes_per_rank.push_back(stage.peak_bytes + stage.communicator_bytes +
                                            estimate.context_bytes);
+    const auto of = [&](MemoryClass c) { return stage.lasting[static_cast<size_t>(c)]; };
+    StageMemory memory;
+    memory.peak = stage.peak_bytes;
+    memory.optimizer = of(MemoryClass::optimizer);
+    memory.gradients = of(MemoryClass::gradients);
+    memory.states = memory.optimizer + memory.gradients + of(MemoryClass::parameters);
+    memory.kept = stage.kept_bytes;
+    out.stages.push_back(memory);
   }
   // Blocks of the caching allocator are not estimated: at least what tensors need.
   report.reserved_bytes = estimate.peak_bytes;
   report.context_bytes = estimate.context_bytes;
-  return report;
+  return out;
 }
 
 int run_validate(ValidateArguments a, const Output& output) {

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "analysis/validate/step_memory.h"
 #include "core/device/backend.h"
-#include "core/record/report.h"
 #include "core/scenario/scenario.h"
 
 namespace moetwin {
@@ -21,7 +21,7 @@ class MakeCluster {
  public:
   using Make = std::function<std::unique_ptr<Cluster>(const Scenario&)>;
   /// Times, parts and memory of a step without running its ranks.
-  using Estimate = std::function<Report(const Scenario&)>;
+  using Estimate = std::function<StepEstimate(const Scenario&)>;
   template <class F>
   MakeCluster(F make, Estimate estimate = nullptr)
       : make_(std::move(make)), estimate_(std::move(estimate)) {}
@@ -29,7 +29,7 @@ class MakeCluster {
   std::unique_ptr<Cluster> operator()(const Scenario& scenario) const { return make_(scenario); }
   /// Whether steps are estimated; else they are run.
   bool estimates() const { return estimate_ != nullptr; }
-  Report estimate(const Scenario& scenario) const { return estimate_(scenario); }
+  StepEstimate estimate(const Scenario& scenario) const { return estimate_(scenario); }
 
  private:
   Make make_;

@@ -1,72 +1,88 @@
-// Rows of memory.csv: bytes on the fullest GPU.
+// Rows of memory.csv: bytes on a GPU.
 #include <algorithm>
+#include <cmath>
 
+#include "analysis/validate/framework_memory.h"
 #include "analysis/validate/kind.h"
+#include "analysis/validate/memory_row.h"
 #include "analysis/validate/step_run.h"
 #include "analysis/validate/training_row.h"
 
 namespace moetwin {
 namespace {
 
-/// peak: of tensors; reserved: of the caching allocator's blocks; device: of all, with context and
-/// communicators.
-enum class Share { peak, reserved, device, states, activations };
-
-/// "GiB per GPU (first stage)", "GB per GPU", "MB": bytes of one; 0: not known.
-double unit_bytes(const std::string& unit) {
-  const std::string name = unit.substr(0, unit.find(' '));
-  if (name == "GiB") return 1024.0 * 1024 * 1024;
-  if (name == "MiB") return 1024.0 * 1024;
-  if (name == "GB") return 1e9;
-  // Galvatron's and PyTorch's tools print MiB as MB.
-  if (name == "MB") return 1024.0 * 1024;
-  return 0;
-}
-
-/// torchtitan prints what PyTorch has reserved, BigScience's chronicles what nvidia-smi shows;
-/// others print or mean what is allocated.
-Share peak_of(const PublishedRow& row) {
-  if (row.mentions("framework", "torchtitan")) return Share::reserved;
-  const bool smi = row.mentions("notes", "nvidia-smi") || row.mentions("series", "BIGSCI");
-  return smi ? Share::device : Share::peak;
-}
-
-bool share_of(const PublishedRow& row, Share& share) {
-  const std::string component = row.text("component");
-  if (component == "peak GPU memory")
-    share = peak_of(row);
-  else if (component == "params+grads+optimizer" || component == "model states")
-    share = Share::states;
-  else if (component == "activations")
-    share = Share::activations;
-  else
-    return false;
-  return true;
-}
-
-Prediction bytes_of(const Report& report, Share share) {
-  const auto of = [&](MemoryClass c) {
-    return static_cast<double>(report.classes_of_fullest[static_cast<size_t>(c)]);
-  };
-  const double states =
-      of(MemoryClass::parameters) + of(MemoryClass::gradients) + of(MemoryClass::optimizer);
+/// Shares of the fullest rank's peak.
+std::string classes_text(const Report& report) {
   const double peak = static_cast<double>(
       *std::max_element(report.peak_bytes_per_rank.begin(), report.peak_bytes_per_rank.end()));
-  Prediction p;
-  p.value = share == Share::peak       ? peak
-            : share == Share::reserved ? static_cast<double>(report.reserved_bytes)
-            : share == Share::device
-                ? static_cast<double>(*std::max_element(report.device_bytes_per_rank.begin(),
-                                                        report.device_bytes_per_rank.end()))
-            : share == Share::states ? states
-                                     : of(MemoryClass::activations);
-  p.note = "";
+  std::string text;
   for (int i = 0; i < kMemoryClasses; ++i) {
-    const auto c = static_cast<MemoryClass>(i);
-    if (of(c) >= 0.01 * peak)
-      p.note += (p.note.empty() ? "" : ", ") + std::string(memory_class_name(c)) + " " +
-                std::to_string(static_cast<int>(100 * of(c) / peak + 0.5)) + "%";
+    const auto bytes = static_cast<double>(report.classes_of_fullest[static_cast<size_t>(i)]);
+    if (bytes >= 0.01 * peak)
+      text += (text.empty() ? "" : ", ") +
+              std::string(memory_class_name(static_cast<MemoryClass>(i))) + " " +
+              std::to_string(static_cast<int>(100 * bytes / peak + 0.5)) + "%";
   }
+  return text;
+}
+
+double most(const std::vector<int64_t>& bytes) {
+  return static_cast<double>(*std::max_element(bytes.begin(), bytes.end()));
+}
+
+/// What is told of the first stage needs the estimator; a whole GPU's peak does not.
+Prediction bytes_of(const Report& report, const std::vector<StageMemory>& stages,
+                    MemoryShare share) {
+  Prediction p;
+  p.note = classes_text(report);
+  switch (share) {
+    case MemoryShare::peak:
+      p.value = most(report.peak_bytes_per_rank);
+      return p;
+    case MemoryShare::reserved:
+      p.value = static_cast<double>(report.reserved_bytes);
+      return p;
+    case MemoryShare::device:
+      p.value = most(report.device_bytes_per_rank);
+      return p;
+    default:
+      break;
+  }
+  if (stages.empty()) {
+    p.note = "told apart by fidelity representative only";
+    return p;
+  }
+  const StageMemory& first = stages.front();
+  p.value = static_cast<double>(share == MemoryShare::states      ? first.states
+                                : share == MemoryShare::optimizer ? first.optimizer
+                                : share == MemoryShare::kept      ? first.kept
+                                                                  : first.peak - first.states);
+  return p;
+}
+
+/// Of what the framework keeps of parameters; fidelity representative only, whose stages tell.
+Prediction predict(const PublishedRow& row, const Scenario& scenario, const MakeCluster& make,
+                   MemoryShare share) {
+  if (!make.estimates())
+    return estimate(
+        scenario, make, [share](const Report& r) { return bytes_of(r, {}, share); }, false);
+  StepEstimate step = make.estimate(scenario);
+  for (size_t s = 0; s < step.stages.size(); ++s) {
+    const auto more = static_cast<int64_t>(more_for_states(row, scenario, step.stages[s]));
+    step.report.peak_bytes_per_rank[s] += more;
+    step.report.device_bytes_per_rank[s] += more;
+  }
+  // Blocks of the caching allocator are not estimated: at least what tensors need.
+  step.report.reserved_bytes = static_cast<int64_t>(most(step.report.peak_bytes_per_rank));
+  return bytes_of(step.report, step.stages, share);
+}
+
+/// Activations kept, over those of the same model with tensor parallelism alone.
+Prediction relative(const PublishedRow& row, Scenario scenario, const MakeCluster& make) {
+  Prediction p = predict(row, scenario, make, MemoryShare::kept);
+  scenario.training_config.recompute = "none";
+  scenario.distributed_config.sequence_parallel = false;
+  p.value /= predict(row, scenario, make, MemoryShare::kept).value;
   return p;
 }
 
@@ -74,25 +90,28 @@ Prediction bytes_of(const Report& report, Share share) {
 
 void plan_memory(const std::vector<PublishedRow>& rows, Plan& plan) {
   for_each_row(rows, plan, [&](const PublishedRow& row, size_t i, RowResult& result) {
-    Share share = Share::peak;
-    TrainingRow work = read_training_row(row);
-    if (work.other_hardware) {
-      result.standing = Standing::other_hardware;
+    const MemoryRow memory = read_memory_row(row);
+    TrainingRow work;
+    if (memory.reason.empty() && memory.share != MemoryShare::saved_by_op) {
+      work = read_training_row(memory.training);
+      if (work.other_hardware) result.standing = Standing::other_hardware;
       result.reason = work.reason;
-      return;
+      if (!work.reason.empty()) return;
     }
-    if (!share_of(row, share)) return refuse(result, "component: " + row.text("component"));
-    if (!work.reason.empty()) return refuse(result, work.reason);
-    const auto value = row.number("value");
-    const double unit = unit_bytes(row.text("unit"));
-    if (!value || unit == 0) return refuse(result, "unit: " + row.text("unit"));
-    result.measured = *value * unit;
-    result.unit = "bytes";
+    if (!memory.reason.empty()) return refuse(result, memory.reason);
+    result.measured = memory.measured;
+    result.unit = memory.unit;
     result.caveat = work.caveat;
     plan.batches.push_back(
-        {{i}, [share, scenario = std::move(work.scenario)](const MakeCluster& make) {
-           return std::vector<Prediction>{estimate(
-               scenario, make, [share](const Report& r) { return bytes_of(r, share); }, false)};
+        {{i}, [memory, scenario = std::move(work.scenario)](const MakeCluster& make) {
+           Prediction p;
+           if (memory.share == MemoryShare::saved_by_op)
+             p = {memory.saved, "what its kernels write for the backward"};
+           else if (memory.share == MemoryShare::relative)
+             p = relative(memory.training, scenario, make);
+           else
+             p = predict(memory.training, scenario, make, memory.share);
+           return std::vector<Prediction>{p};
          }});
   });
 }

@@ -51,6 +51,17 @@ int64_t PublishedRow::whole(const std::string& column, int64_t otherwise) const 
   return static_cast<int64_t>(*value);
 }
 
+PublishedRow PublishedRow::with(const std::map<std::string, std::string>& values) const {
+  PublishedRow row = *this;
+  for (const auto& [column, value] : values) {
+    const auto found = header_->find(column);
+    if (found == header_->end()) continue;
+    if (row.fields_.size() <= found->second) row.fields_.resize(found->second + 1);
+    row.fields_[found->second] = value;
+  }
+  return row;
+}
+
 std::vector<PublishedRow> read_published(const std::string& path,
                                          const std::vector<std::string>& columns) {
   const MappedFile file(path);

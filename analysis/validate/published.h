@@ -31,6 +31,8 @@ class PublishedRow {
   std::optional<double> number(const std::string& column) const;
   /// A whole number of at least 0, or `otherwise` for an empty field. Throws UnreadableField.
   int64_t whole(const std::string& column, int64_t otherwise) const;
+  /// The row with other values in columns that the table has.
+  PublishedRow with(const std::map<std::string, std::string>& values) const;
 
   const std::string& id() const { return text("id"); }
   const std::string& series() const { return text("series"); }

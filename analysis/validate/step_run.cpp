@@ -85,7 +85,7 @@ Scenario with_layers(Scenario s, int64_t layers) {
 
 Prediction estimate(const Scenario& scenario, const MakeCluster& make, const Figure& figure,
                     bool grows_with_micro_batches) {
-  if (make.estimates()) return figure(make.estimate(scenario));
+  if (make.estimates()) return figure(make.estimate(scenario).report);
   const int64_t stages = scenario.distributed_config.pipeline_parallel_size;
   const int64_t steady = steady_micro_batches(scenario);
   // Interleaved stages take whole pipelines' worths.

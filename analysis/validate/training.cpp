@@ -18,6 +18,14 @@ Prediction mfu_of(const Scenario& s, const MakeCluster& make) {
   return p;
 }
 
+/// Dense FP16 peak of a V100, of whose table a rate of each GPU cannot be one.
+constexpr double kFastestGpu = 125e12;
+/// Model FLOP a second and GPU.
+double model_rate(const Scenario& s, double seconds) {
+  return training_flop_per_step(s) /
+         (seconds * static_cast<double>(s.distributed_config.world_size));
+}
+
 /// What two rows share whose layouts can be compared: all but the layout and the micro-batch.
 std::string workload(const PublishedRow& row, const Scenario& s) {
   return fmt::format("{}|{}|{}|{}|{}|{}|{}|{}", row.series(), row.text("model"),
@@ -54,6 +62,9 @@ void plan_training(const std::vector<PublishedRow>& rows, Plan& plan, bool exper
       result.unit = "MFU";
     }
     if (!(result.measured > 0)) return refuse(result, "no time and no rate");
+    if (!as_mfu && row.mentions("notes", "per GPU per second") &&
+        model_rate(work.scenario, result.measured) > kFastestGpu)
+      return refuse(result, "its rate is above any GPU's peak");
     plan.batches.push_back(
         {{i}, [as_mfu, scenario = std::move(work.scenario)](const MakeCluster& make) {
            return std::vector<Prediction>{as_mfu ? mfu_of(scenario, make)

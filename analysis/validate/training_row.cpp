@@ -50,17 +50,25 @@ void infer_shape(const PublishedRow& row, TrainingRow& out) {
     }
 }
 
+/// Widths of DeepSeek-V3 (its config.json), of which scaled-down versions keep them.
+void read_latent_attention(ModelConfig& m) {
+  m.attention = "multi_head_latent";
+  m.latent_attention.q_lora_rank = 1536;
+  m.num_key_value_heads = 0;
+  m.head_dim = 0;
+}
+
 /// Families of models by name: what a row does not have columns for.
 void read_model(const PublishedRow& row, TrainingRow& out) {
   ModelConfig& m = out.scenario.model_config;
   const std::string name = lower_case(row.text("model"));
   if (any_of(name, {"bert", "t5", "switch"}))
     throw Refused{"encoder or encoder-decoder: the model trains decoders"};
-  if (name.find("deepseek") != std::string::npos)
-    throw Refused{"multi-head latent attention: not in the model"};
+  if (name.find("deepseekv4") != std::string::npos)
+    throw Refused{"sparse attention: not in the model"};
   if (any_of(name, {"moe layer", "half layer", "dmoe layer", "layer op"}))
     throw Refused{"a layer alone: not a training step"};
-  if (name.find("gpt-oss") != std::string::npos || name.find("gpt_oss") != std::string::npos)
+  if (any_of(name, {"gpt-oss", "gpt_oss", "gpt oss"}))
     throw Refused{"attention with sinks and windows: not in the model"};
   const KnownModel* known = known_model(name);
   const auto size = [&](const char* column, int64_t otherwise) {
@@ -91,6 +99,9 @@ void read_model(const PublishedRow& row, TrainingRow& out) {
     m.position_embedding = "rotary";
     m.activation = "swiglu";
     m.attention_bias = m.ffn_bias = m.tie_embeddings = false;
+    // nanotron ties the tables of its smaller models.
+    m.tie_embeddings = row.mentions("framework", "nanotron") && m.ffn_hidden_size < 10000;
+    if (name.find("deepseek") != std::string::npos) read_latent_attention(m);
     if (m.ffn_hidden_size == 0 && name.find("internlm") != std::string::npos)
       m.ffn_hidden_size = 11008;
     if (m.ffn_hidden_size == 0 && row.whole("moe_layers", 0) < m.num_layers) {
@@ -105,6 +116,12 @@ void read_model(const PublishedRow& row, TrainingRow& out) {
   // Tables are padded to a multiple of 128 x TP, as Megatron does.
   const int64_t multiple = 128 * std::max<int64_t>(1, row.whole("TP", 1));
   m.vocab_size = (m.vocab_size + multiple - 1) / multiple * multiple;
+}
+
+/// Megatron-LM of the years of these GPUs is Megatron-Core.
+bool since_hopper(const PublishedRow& row) {
+  const std::string model = gpu_model(row);
+  return model != "A100" && model != "V100";
 }
 
 void read_experts(const PublishedRow& row, TrainingRow& out) {
@@ -124,34 +141,55 @@ void read_experts(const PublishedRow& row, TrainingRow& out) {
     if (m.num_layers % moe_layers == 0) {
       e.moe_every_k_layers = m.num_layers / moe_layers;
     } else {
-      assume(out, fmt::format("{} of {} layers have experts: all taken as such", moe_layers,
-                              m.num_layers));
+      e.first_dense_layers = m.num_layers - moe_layers;
     }
   }
   if (!row.mentions("capacity_factor", "dropless"))
     if (const auto factor = row.number("capacity_factor"); factor && *factor > 0)
       e.capacity_factor = *factor;
+  const std::string dispatcher = lower_case(row.text("dispatcher"));
+  if (any_of(dispatcher, {"deepep", "hybridep", "uccl-ep"})) {
+    out.scenario.cluster.collective_algorithm = "deduplicated";
+  } else if (dispatcher.empty() && row.mentions("framework", "bridge") && since_hopper(row)) {
+    out.scenario.cluster.collective_algorithm = "deduplicated";
+    assume(out, "dispatcher not stated: DeepEP or HybridEP, as in the recipes of Megatron-Bridge");
+  }
   e.aux_loss_factor = 0.01;
   out.scenario.routing.source = "learned";
   out.scenario.routing.without_numerics = "uniform";
+}
+
+/// Whose kernels: an older Megatron's, Megatron-Core's, whose fused chains also stand for those of
+/// a compiler (torch.compile), or PyTorch's op by op.
+const char* kernels_of(const PublishedRow& row) {
+  const std::string framework = lower_case(row.text("framework"));
+  const bool megatron = framework.find("megatron") != std::string::npos;
+  if (any_of(framework,
+             {"megatron-core", "megatron core", "bridge", "nemo 2", "megascale", "mcore"}) ||
+      framework == "nemo")
+    return "megatron-core";
+  if (megatron && since_hopper(row) && !any_of(framework, {"deepspeed", "accelerate"}))
+    return "megatron-core";
+  // InternEvo and Galvatron have fused kernels too, and no overlap of tensor parallelism.
+  if (any_of(framework, {"compile", "internevo", "galvatron"}) || row.mentions("notes", "compile"))
+    return "torch-compile";
+  if (any_of(framework,
+             {"fsdp", "titan", "llm-foundry", "litgpt", "lightning", "torch", "transformers",
+              "open_lm", "nanotron", "picotron", "colossal", "flash-attention", "zero-3"}))
+    return "torch-fsdp";
+  // vTrain and Korthikanti et al. measured later versions than BLOOM's and those before.
+  return any_of(row.series(), {"VTRAIN", "KORTH"}) ? "megatron-2022" : "megatron-2021";
 }
 
 void read_framework(const PublishedRow& row, TrainingRow& out) {
   Scenario& s = out.scenario;
   const std::string framework = lower_case(row.text("framework"));
   const std::string notes = lower_case(row.text("notes"));
-  if (any_of(framework, {"megatron-core", "megatron core", "bridge", "nemo 2", "megascale", "mcore",
-                         "internevo"}) ||
-      framework == "nemo" || any_of(lower_case(row.text("act_ckpt")), {"sequence parallel"}))
-    s.cluster.kernels = "megatron-core";
-  else if (any_of(framework,
-                  {"fsdp", "titan", "llm-foundry", "litgpt", "lightning", "torch", "transformers",
-                   "open_lm", "nanotron", "picotron", "colossal", "flash-attention", "zero-3"}))
-    s.cluster.kernels = "torch-fsdp";
-  else
-    s.cluster.kernels = "megatron-2021";
+  s.cluster.kernels = kernels_of(row);
+  // Galvatron profiles Megatron's attention with score matrices.
+  if (framework.find("galvatron") != std::string::npos) s.cluster.attention = "fused-softmax";
   if (any_of(notes, {"eager attention", "no flash"}))
-    s.cluster.attention = s.cluster.kernels == "megatron-2021" ? "fused-softmax" : "unfused";
+    s.cluster.attention = s.cluster.kernels.find("megatron-20") == 0 ? "fused-softmax" : "unfused";
   else if (any_of(notes, {"flashattention-2", "flashattention 2"}))
     s.cluster.attention = "flash2";
   else if (notes.find("flashattention") != std::string::npos)
@@ -162,7 +200,7 @@ void read_framework(const PublishedRow& row, TrainingRow& out) {
     throw Refused{"asynchronous tensor parallel: products cut beside their communication"};
   if (notes.find("lora") != std::string::npos) throw Refused{"LoRA: most weights are not trained"};
   // GPT of Megatron drops out hidden states and attention (0.1); others of these rows do not.
-  if (s.cluster.kernels == "megatron-2021") s.model_config.dropout = 0.1;
+  if (s.cluster.kernels.find("megatron-20") == 0) s.model_config.dropout = 0.1;
 }
 
 void read_precision(const PublishedRow& row, TrainingRow& out) {
@@ -201,18 +239,26 @@ void read_recompute(const PublishedRow& row, TrainingRow& out) {
     t.recompute = row.mentions("sharding", "_c") ? "full" : "none";
     return;
   }
-  if (text.empty() || any_of(text, {"false", "none", "0 layers"}))
+  if (text.empty() || any_of(text, {"false", "none", "0 layers"}) || text == "sequence parallel")
     t.recompute = "none";
   else if (text.find("selective") != std::string::npos)
     t.recompute = "selective";
   else
     t.recompute = "full";
+  const bool titan = row.mentions("framework", "torchtitan");
+  // torchtitan's configurations of 8B, where a row does not say.
+  if (titan && text.empty()) t.recompute = "selective";
   if (t.recompute == "selective") {
-    if (out.scenario.cluster.kernels == "torch-fsdp") {
-      // Per op or every second layer: more is kept than full, less than none.
-      assume(out, "selective recompute of the framework taken as of attention");
-    }
-    t.recompute_modules = {"attention_core"};
+    t.recompute_modules = {titan ? "alternate_products" : "attention_core"};
+    if (titan && text.empty()) assume(out, "recompute not stated: by op, torchtitan's default");
+  }
+  // Megatron-Core's recompute-modules.
+  if (text == "norm, act" || text.find("norm, act,") != std::string::npos) {
+    t.recompute = "selective";
+    t.recompute_modules = {"expert_activation"};
+  } else if (any_of(text, {"(layernorm, moe)"})) {
+    t.recompute = "full";
+    assume(out, "recompute of norms and experts taken as full");
   }
   if (text.empty() && row.has("micro_batch") == false) assume(out, "recompute not stated: none");
 }
@@ -236,9 +282,20 @@ void read_sharding(const PublishedRow& row, TrainingRow& out) {
   }
 }
 
+/// Chunks a stage where a table has no column for them: Korthikanti et al. 2022 interleave their
+/// models of 175 and 530 billion parameters three times.
+int64_t interleaving_of(const PublishedRow& row) {
+  return row.mentions("series", "ME-KORTH") && any_of(row.text("model"), {"175B", "530B"}) ? 3 : 1;
+}
+
 void read_layout(const PublishedRow& row, TrainingRow& out) {
   DistributedConfig& d = out.scenario.distributed_config;
   ModelConfig& m = out.scenario.model_config;
+  if (m.moe_layer_config.num_experts > 0 && row.whole("n_gpus", 0) > 1 && !row.has("TP") &&
+      !row.has("PP") && !row.has("EP"))
+    throw Refused{"TP, PP and EP not stated"};
+  if (row.mentions("framework", "ColossalAI"))
+    throw Refused{"micro-batch not stated: that of a data-parallel group is"};
   if (row.whole("CP", 1) > 1)
     throw Refused{"context parallel: not in the model yet (time and memory lack it)"};
   d.world_size = row.whole("n_gpus", 0);
@@ -265,9 +322,10 @@ void read_layout(const PublishedRow& row, TrainingRow& out) {
     d.data_parallel_size = dense_dp / d.expert_parallel_size;
   }
   d.sequence_parallel =
-      d.tensor_parallel_size > 1 && (out.scenario.cluster.kernels == "megatron-core" ||
-                                     out.scenario.cluster.kernels == "torch-fsdp");
-  const int64_t chunks = std::max<int64_t>(1, row.whole("VP", 1));
+      d.tensor_parallel_size > 1 &&
+      (out.scenario.cluster.kernels.find("megatron-20") == std::string::npos ||
+       row.mentions("act_ckpt", "sequence parallel") || row.mentions("framework", "sequence par"));
+  const int64_t chunks = std::max<int64_t>(1, row.whole("VP", interleaving_of(row)));
   if (chunks > 1 && d.pipeline_parallel_size > 1) {
     d.pipeline_schedule = "interleaved_1f1b";
     d.virtual_pipeline_size = chunks;
@@ -294,6 +352,8 @@ void read_batch(const PublishedRow& row, TrainingRow& out) {
     batch = row.whole("global_batch_tokens", 0) / s.model_config.sequence_length;
   if (t.micro_batch_size == 0 && batch > 0 && accumulation > 0)
     t.micro_batch_size = batch / (accumulation * dp);
+  // Galvatron's profiler runs its batch at once, with stages too.
+  if (row.mentions("framework", "Galvatron") && batch % dp == 0) t.micro_batch_size = batch / dp;
   if (t.micro_batch_size == 0 && batch > 0 && batch % dp == 0 && batch / dp <= 4 &&
       d.pipeline_parallel_size == 1) {
     t.micro_batch_size = batch / dp;

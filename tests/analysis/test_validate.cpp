@@ -8,6 +8,7 @@
 
 #include "analysis/validate/collective_row.h"
 #include "analysis/validate/kernel_row.h"
+#include "analysis/validate/memory_row.h"
 #include "analysis/validate/published.h"
 #include "analysis/validate/ranking.h"
 #include "analysis/validate/row_machine.h"
@@ -19,6 +20,7 @@
 #include "cli/shipped.h"
 #include "core/base/csv.h"
 #include "core/base/error.h"
+#include "core/scenario/model_size.h"
 #include "tests/support/temporary_directory.h"
 
 using namespace moetwin;
@@ -299,4 +301,105 @@ TEST_CASE("a table becomes figures, in JSON as semantics 9 says") {
   std::ofstream(table) << "id,series,gpu\nX-1,X,A100\n";
   CHECK(run_program({"validate", "--data", table}, {out, err}) == 2);
   CHECK_THAT(err.str(), Contains("has no column \"collective\"; needed: "));
+}
+
+TEST_CASE("which bytes a row of memory means, and whose unit it is in") {
+  const auto read = [](const char* component, const char* framework, const char* unit,
+                       const char* model) {
+    return read_memory_row(row_of({{"component", component},
+                                   {"framework", framework},
+                                   {"unit", unit},
+                                   {"model", model},
+                                   {"value", "2"},
+                                   {"seq", "2048"},
+                                   {"hidden", "2560"},
+                                   {"heads", "32"},
+                                   {"TP", "2"},
+                                   {"PP", ""},
+                                   {"micro_batch", "4"}}));
+  };
+  const MemoryRow peak = read("peak GPU memory", "nanotron v0.5", "GB per GPU", "");
+  CHECK(peak.share == MemoryShare::peak);
+  CHECK(peak.measured == 2.0 * (1 << 30));  // its log divides by 1024^3
+  CHECK(read("peak GPU memory", "torchtitan", "GB per GPU", "").share == MemoryShare::reserved);
+  CHECK(read("activations", "Megatron-LM", "GiB per GPU (first stage)", "").share ==
+        MemoryShare::kept);
+  const MemoryRow share = read("activation memory relative to tensor-parallel baseline",
+                               "Megatron-LM", "%", "GPT 175B");
+  CHECK(share.measured == Approx(0.02));
+  CHECK(share.training.whole("PP", 0) == 8);
+  // Scores of 16 of 32 heads in 16 bit, and a byte of mask each: MiB.
+  const auto saved = [&](const char* op) {
+    return read("saved activations of op", "Megatron (Aceso profiler)", "MB",
+                (std::string("GPT layer op ") + op).c_str())
+               .saved /
+           (1 << 20);
+  };
+  CHECK(saved("enc-attention-softmax") == 4.0 * 16 * 2048 * 2048 * 2 / (1 << 20));
+  CHECK(saved("enc-attention-dropout") == 4.0 * 16 * 2048 * 2048 * 3 / (1 << 20));
+  CHECK(saved("enc-1st-layernorm") == 4.0 * 2048 * (2560 * 2 + 8) / (1 << 20));
+  CHECK(saved("enc-MLP-GEMM-1") == 4.0 * 2048 * 4 * 2560 / 2 * 2 / (1 << 20));
+  CHECK(read("saved activations of op", "Megatron", "MB", "op unknown").reason != "");
+}
+
+TEST_CASE("kernels, exchange and attention of a row follow its framework and GPU") {
+  const auto scenario = [](std::vector<std::pair<std::string, std::string>> more) {
+    std::vector<std::pair<std::string, std::string>> cells = {{"model", "Qwen3-235B-A22B"},
+                                                              {"hidden", "4096"},
+                                                              {"layers", "94"},
+                                                              {"heads", "64"},
+                                                              {"kv_heads", "4"},
+                                                              {"vocab", "151936"},
+                                                              {"seq", "4096"},
+                                                              {"experts", "128"},
+                                                              {"topk", "8"},
+                                                              {"moe_ffn", "1536"},
+                                                              {"moe_layers", "94"},
+                                                              {"n_gpus", "256"},
+                                                              {"TP", "2"},
+                                                              {"PP", "8"},
+                                                              {"EP", "32"},
+                                                              {"micro_batch", "1"},
+                                                              {"global_batch", "2048"},
+                                                              {"precision", "BF16"}};
+    cells.insert(cells.end(), more.begin(), more.end());
+    const TrainingRow row = read_training_row(row_of(cells));
+    CHECK(row.reason == "");
+    return row.scenario;
+  };
+  const Scenario zoo =
+      scenario({{"framework", "Megatron-LM"}, {"gpu", "H100-SXM"}, {"dispatcher", "DeepEP"}});
+  CHECK(zoo.cluster.kernels == "megatron-core");  // Hopper is younger than Megatron-Core
+  CHECK(zoo.cluster.collective_algorithm == "deduplicated");
+  const Scenario older = scenario({{"framework", "Megatron-LM"}, {"gpu", "A100-SXM4"}});
+  CHECK(older.cluster.kernels == "megatron-2021");
+  CHECK(older.cluster.collective_algorithm == "auto");
+}
+
+TEST_CASE("DeepSeek's layers have latent attention, and the first ones no experts") {
+  const TrainingRow row = read_training_row(row_of({{"model", "DeepSeekV3"},
+                                                    {"experts", "256"},
+                                                    {"topk", "8"},
+                                                    {"shared_experts", "1"},
+                                                    {"moe_ffn", "2048"},
+                                                    {"moe_layers", "58"},
+                                                    {"seq", "4096"},
+                                                    {"gpu", "H100-SXM"},
+                                                    {"n_gpus", "1024"},
+                                                    {"TP", "2"},
+                                                    {"PP", "8"},
+                                                    {"VP", "4"},
+                                                    {"EP", "64"},
+                                                    {"framework", "Megatron-Bridge"},
+                                                    {"precision", "BF16"},
+                                                    {"micro_batch", "1"},
+                                                    {"global_batch", "8192"}}));
+  REQUIRE(row.reason == "");
+  const ModelConfig& m = row.scenario.model_config;
+  CHECK(m.latent());
+  CHECK(m.num_moe_layers() == 58);
+  CHECK_FALSE(m.is_moe_layer(2));
+  CHECK(m.is_moe_layer(3));
+  // 671 billion parameters, by the model's own report.
+  CHECK(static_cast<double>(model_parameters(row.scenario).total()) == Approx(671e9).epsilon(0.01));
 }
