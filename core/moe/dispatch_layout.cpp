@@ -13,8 +13,8 @@ HostSizes share(std::vector<int64_t> values) {
 }
 }  // namespace
 
-void AllToAllDispatcher::lay_out(const std::vector<int64_t>& host, int64_t tokens,
-                                 DispatchSaved& saved) const {
+void AllToAllDispatcher::lay_out(const std::vector<int64_t>& host, const MicroBatch& batch,
+                                 int64_t tokens, DispatchSaved& saved) const {
   const int64_t experts = config_.experts, chunks = config_.chunks, all = plan_chunks();
   const int64_t* routed = host.data();
   const int64_t* kept = routed + experts + 1;
@@ -27,44 +27,61 @@ void AllToAllDispatcher::lay_out(const std::vector<int64_t>& host, int64_t token
       saved.counts.kept[static_cast<size_t>(e)] += kept[e * all + c];
   saved.counts.received_rows = 0;
   saved.chunks.resize(static_cast<size_t>(chunks));
+  GroupCounts of_group;
+  if (rebalancer_) {
+    of_group = group_counts(host);
+    rebalancer_->plan(of_group, batch, saved.rebalanced);
+  }
   for (int64_t c = 0; c < chunks; ++c) {
     DispatchChunk& chunk = saved.chunks[static_cast<size_t>(c)];
     chunk.first_token = chunk_begin(tokens, chunks, c);
     chunk.tokens = chunk_begin(tokens, chunks, c + 1) - chunk.first_token;
-    std::vector<int64_t> column_rows(static_cast<size_t>(columns_), 0);
-    for (int64_t e = 0; e < experts; ++e)
-      column_rows[static_cast<size_t>(e / local_experts_)] +=
-          kept[e * all + config_.slice * chunks + c];
-    std::vector<int64_t> column_begin(static_cast<size_t>(columns_), 0);
-    for (int64_t i = 1; i < columns_; ++i)
-      column_begin[static_cast<size_t>(i)] =
-          column_begin[static_cast<size_t>(i - 1)] + column_rows[static_cast<size_t>(i - 1)];
-    chunk.own_rows = column_begin.back() + column_rows.back();
-
-    const auto n = static_cast<size_t>(ranks_);
-    std::vector<int64_t> send_rows(n), send_begin(n), back_begin(n);
-    for (int64_t r = 0; r < ranks_; ++r) {
-      const auto i = static_cast<size_t>(r), column = static_cast<size_t>(r % columns_);
-      send_rows[i] = column_rows[column];
-      send_begin[i] = column_begin[column];
-      back_begin[i] = r / columns_ * chunk.own_rows + column_begin[column];
-    }
-    chunk.send_rows = share(std::move(send_rows));
-    chunk.send_begin = share(std::move(send_begin));
-    chunk.back_begin = share(std::move(back_begin));
-    lay_out_arrivals(received, c, chunk);
+    if (rebalancer_)
+      lay_out_by_plan(of_group, c, *saved.rebalanced.plan, chunk);
+    else
+      lay_out_at_home(kept, received, c, chunk);
     saved.counts.received_rows += chunk.received_rows;
   }
 }
 
-void AllToAllDispatcher::lay_out_arrivals(const int64_t* received, int64_t c,
+void AllToAllDispatcher::lay_out_at_home(const int64_t* kept, const int64_t* received, int64_t c,
+                                         DispatchChunk& chunk) const {
+  const int64_t local = local_experts_, all = plan_chunks();
+  const int64_t mine = config_.slice * config_.chunks + c;
+  std::vector<int64_t> column_rows(static_cast<size_t>(columns_), 0);
+  for (int64_t e = 0; e < config_.experts; ++e)
+    column_rows[static_cast<size_t>(e / local)] += kept[e * all + mine];
+  std::vector<int64_t> column_begin(static_cast<size_t>(columns_), 0);
+  for (int64_t i = 1; i < columns_; ++i)
+    column_begin[static_cast<size_t>(i)] =
+        column_begin[static_cast<size_t>(i - 1)] + column_rows[static_cast<size_t>(i - 1)];
+  chunk.own_rows = column_begin.back() + column_rows.back();
+
+  const auto n = static_cast<size_t>(ranks_);
+  std::vector<int64_t> send_rows(n), send_begin(n), back_begin(n);
+  for (int64_t r = 0; r < ranks_; ++r) {
+    const auto i = static_cast<size_t>(r), column = static_cast<size_t>(r % columns_);
+    send_rows[i] = column_rows[column];
+    send_begin[i] = column_begin[column];
+    back_begin[i] = r / columns_ * chunk.own_rows + column_begin[column];
+  }
+  chunk.send_rows = share(std::move(send_rows));
+  chunk.send_begin = share(std::move(send_begin));
+  chunk.back_begin = share(std::move(back_begin));
+  lay_out_arrivals(
+      local,
+      [&](int64_t source, int64_t expert) {
+        const int64_t slice = slice_of_[static_cast<size_t>(source)];
+        return received[(source * local + expert) * all + slice * config_.chunks + c];
+      },
+      chunk);
+}
+
+void AllToAllDispatcher::lay_out_arrivals(int64_t slots,
+                                          const std::function<int64_t(int64_t, int64_t)>& rows_of,
                                           DispatchChunk& chunk) const {
-  const int64_t local = local_experts_, all = plan_chunks(), sources = splits_ * ranks_;
+  const int64_t local = slots, sources = splits_ * ranks_;
   const int64_t split = expert_tp_ ? expert_tp_->rank() : 0;
-  const auto rows_of = [&](int64_t source, int64_t expert) {
-    const int64_t slice = slice_of_[static_cast<size_t>(source)];
-    return received[(source * local + expert) * all + slice * config_.chunks + c];
-  };
   // Rows arrive by (expert-TP rank, EP rank, expert), the first two being the source.
   std::vector<int64_t> begin(static_cast<size_t>(sources)), recv_rows, recv_begin;
   std::vector<int64_t> expert_rows(static_cast<size_t>(local), 0);

@@ -32,11 +32,18 @@ AllToAllDispatcher::AllToAllDispatcher(const DispatcherConfig& config, const Gri
       const int64_t mine = ep_ && expert_tp_ ? expert_tp_->rank() : 0;
       slice_of_.push_back(grid.coordinates(first - mine + q).tp);
     }
+  if (config.rebalancing.config.kind == "none") return;
+  require(ep_ && !expert_tp_ && hidden_rows_ == 1, "whole experts are rebalanced over EP");
+  rebalancer_ =
+      std::make_unique<Rebalancer>(config.rebalancing, *ep_, config.micro_batches, config.experts);
 }
 
 Tensor AllToAllDispatcher::count_buffer(Context& context) {
   int64_t n = config_.experts + 1 + config_.experts * plan_chunks() + 1;
-  if (exchanges()) n += splits_ * ranks_ * local_experts_ * plan_chunks();
+  if (rebalancer_)
+    n += ranks_ * config_.experts * plan_chunks();
+  else if (exchanges())
+    n += splits_ * ranks_ * local_experts_ * plan_chunks();
   return context.memory.allocate({n}, DType::i64, MemoryClass::control, "expert counts");
 }
 
@@ -48,6 +55,12 @@ void AllToAllDispatcher::exchange_counts(Context& context, const Tensor& buffer)
   const int64_t per_rank = local_experts_, chunks = plan_chunks(), experts = config_.experts;
   const Stream stream = context.streams.dispatch;
   const Tensor kept = buffer.slice(experts + 1, {experts, chunks});
+  if (rebalancer_) {  // who rebalances must know all
+    ep_->all_gather(kept,
+                    buffer.slice(experts + 1 + experts * chunks + 1, {ranks_ * experts, chunks}),
+                    stream, "expert counts");
+    return;
+  }
   const Tensor received =
       buffer.slice(experts + 1 + experts * chunks + 1, {splits_ * ranks_ * per_rank, chunks});
   const int64_t split = expert_tp_ ? expert_tp_->rank() : 0;
@@ -160,7 +173,7 @@ void AllToAllDispatcher::read_counts(Context& context, const MicroBatch& batch,
             "non-finite router logit: step {}, layer {}, rank {}, token {} of the global batch",
             batch.step, config_.layer, context.device.properties().rank,
             batch.first_token() + mark - 1));
-  lay_out(host, tokens, saved);
+  lay_out(host, batch, tokens, saved);
 }
 
 AllToAllDispatcher::Slice AllToAllDispatcher::slice_of(const Routing& routing,
@@ -228,10 +241,18 @@ Tensor AllToAllDispatcher::forward(Context& context, const MicroBatch& batch,
   std::vector<InFlight> arriving(saved.chunks.size()), returning(saved.chunks.size());
   for (size_t c = 0; c < saved.chunks.size(); ++c) {
     const DispatchChunk& chunk = saved.chunks[c];
+    gathered[c] = regrouped(context, gathered[c], chunk.to_ranks);
     if (exchanges())
       arriving[c] = send(context, chunk, gathered[c], "dispatch");
     else
       arriving[c].rows = gathered[c].rows(0, chunk.own_rows);
+  }
+  if (rebalancer_) {
+    rebalancer_->bring(context, experts.parameters(), saved.rebalanced);
+    for (DispatchChunk& chunk : saved.chunks) {
+      chunk.saved.guests = saved.rebalanced.guests;
+      chunk.saved.guest_rows = chunk.guest_rows;
+    }
   }
   beside();
   if (exchanges()) context.exchange_under_way();
@@ -252,12 +273,14 @@ Tensor AllToAllDispatcher::forward(Context& context, const MicroBatch& batch,
   for (size_t c = 0; c < saved.chunks.size(); ++c) {
     DispatchChunk& chunk = saved.chunks[c];
     wait(returning[c]);
-    chunk.expert_out = summed(context, returning[c].rows, chunk.own_rows);
+    chunk.expert_out =
+        regrouped(context, summed(context, returning[c].rows, chunk.own_rows), chunk.from_ranks);
     RangeAttr range = slice.range;
     range.first = chunk.first_token;
     range.count = chunk.tokens;
     context.launch(combine(chunk.expert_out, slice.weights, slice.position, out, range));
   }
+  Rebalancer::arrived(saved.rebalanced);
   return out;
 }
 
@@ -287,6 +310,7 @@ Tensor AllToAllDispatcher::backward(Context& context, const Routing& routing, co
     context.launch(combine_backward(d_out, chunk.expert_out, slice.weights, slice.position,
                                     leaving[c], d_slice, range_of(chunk)));
     chunk.expert_out = {};
+    leaving[c] = regrouped(context, leaving[c], chunk.to_ranks);
     if (exchanges())
       arriving[c] = send(context, chunk, leaving[c], "combine backward");
     else
@@ -306,15 +330,21 @@ Tensor AllToAllDispatcher::backward(Context& context, const Routing& routing, co
     else
       returning[c].rows = sent_back[c];
   }
+  if (rebalancer_) rebalancer_->give_back(context, saved.rebalanced);
   if (exchanges()) context.exchange_under_way();
   Tensor dx = context.activation({tokens, hidden}, "gradient of dispatched tokens");
   for (size_t c = 0; c < chunks; ++c) {
     DispatchChunk& chunk = saved.chunks[c];
     wait(returning[c]);
-    const Tensor rows = summed(context, returning[c].rows, chunk.own_rows);
+    const Tensor rows =
+        regrouped(context, summed(context, returning[c].rows, chunk.own_rows), chunk.from_ranks);
     context.launch(permute_backward(rows, slice.position, dx, range_of(chunk)));
   }
   return dx;
+}
+
+void AllToAllDispatcher::settle(Context& context, DispatchSaved& saved) {
+  if (rebalancer_) rebalancer_->settle(context, saved.rebalanced);
 }
 
 }  // namespace moetwin

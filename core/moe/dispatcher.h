@@ -8,6 +8,7 @@
 
 #include "core/device/communicator.h"
 #include "core/moe/experts.h"
+#include "core/moe/rebalancing/rebalancer.h"
 #include "core/moe/router.h"
 #include "core/ops/dispatch.h"
 #include "core/topology/grid.h"
@@ -38,7 +39,10 @@ struct DispatchChunk {
   HostSizes to_experts,
       from_experts;       ///< regrouping by local expert; null where rows are in order already
   HostSizes expert_rows;  ///< per local expert
-  Tensor expert_out;      ///< [own_rows,H] returned rows in this rank's permuted order
+  HostSizes guest_rows;   ///< per guest, whose rows come behind; null where there is none
+  /// Between the rows' own order and that in which they leave; null where these are the same.
+  HostSizes to_ranks, from_ranks;
+  Tensor expert_out;  ///< [own_rows,H] returned rows in this rank's permuted order
   ExpertsSaved saved;
 };
 
@@ -46,6 +50,7 @@ struct DispatchSaved {
   Tensor position, source;  ///< of all T tokens
   std::vector<DispatchChunk> chunks;
   DispatchCounts counts;
+  Rebalanced rebalanced;
 };
 
 class Dispatcher {
@@ -67,6 +72,10 @@ class Dispatcher {
   virtual Tensor backward(Context& context, const Routing& routing, const Tensor& d_out,
                           Experts& experts, const std::function<void()>& beside,
                           const Tensor& d_weights, DispatchSaved& saved) = 0;
+  /// All gradients of the experts that the backward has started on their way are there.
+  virtual void settle(Context&, DispatchSaved&) {}
+  /// Null where experts stay and work at home.
+  virtual Rebalancer* rebalancer() { return nullptr; }
 };
 
 struct DispatcherConfig {
@@ -76,6 +85,8 @@ struct DispatcherConfig {
   int64_t chunks = 1;  ///< of a slice
   /// The TP group's tokens are cut into equal slices, one for each rank.
   int64_t slices = 1, slice = 0;
+  RebalancingSetup rebalancing;
+  int64_t micro_batches = 1;  ///< of a step of this rank
 };
 
 /// All-to-all-v over the EP group; with one member nothing is exchanged. `expert_tp`: null where
@@ -92,6 +103,8 @@ class AllToAllDispatcher : public Dispatcher {
   Tensor backward(Context& context, const Routing& routing, const Tensor& d_out, Experts& experts,
                   const std::function<void()>& beside, const Tensor& d_weights,
                   DispatchSaved& saved) override;
+  void settle(Context& context, DispatchSaved& saved) override;
+  Rebalancer* rebalancer() override { return rebalancer_.get(); }
 
  private:
   /// Rows under way on the dispatch stream. What only that stream touches is kept until compute has
@@ -111,8 +124,17 @@ class AllToAllDispatcher : public Dispatcher {
   int64_t plan_chunks() const { return config_.slices * config_.chunks; }
   /// Plans chunk sizes from what the host read: this rank's kept rows and those of every peer for
   /// its experts. `tokens`: of the slice.
-  void lay_out(const std::vector<int64_t>& host, int64_t tokens, DispatchSaved& saved) const;
-  void lay_out_arrivals(const int64_t* received, int64_t chunk_index, DispatchChunk& chunk) const;
+  void lay_out(const std::vector<int64_t>& host, const MicroBatch& batch, int64_t tokens,
+               DispatchSaved& saved) const;
+  void lay_out_at_home(const int64_t* kept, const int64_t* received, int64_t chunk_index,
+                       DispatchChunk& chunk) const;
+  void lay_out_by_plan(const GroupCounts& counts, int64_t chunk_index, const ExpertPlan& plan,
+                       DispatchChunk& chunk) const;
+  /// `slots`: places for experts on this rank; rows_of(source, slot).
+  void lay_out_arrivals(int64_t slots, const std::function<int64_t(int64_t, int64_t)>& rows_of,
+                        DispatchChunk& chunk) const;
+  /// By place, from the gathered counts of all ranks.
+  GroupCounts group_counts(const std::vector<int64_t>& host) const;
   /// The one host sync.
   void read_counts(Context& context, const MicroBatch& batch, const Tensor& count_buffer,
                    int64_t tokens, DispatchSaved& saved) const;
@@ -132,6 +154,7 @@ class AllToAllDispatcher : public Dispatcher {
   Communicator* expert_tp_;
   int64_t ranks_, splits_, columns_, hidden_rows_, local_experts_;
   std::vector<int64_t> slice_of_;  ///< by expert-TP rank and EP rank: whose slice that rank sends
+  std::unique_ptr<Rebalancer> rebalancer_;  ///< null: experts work at home
 };
 
 }  // namespace moetwin

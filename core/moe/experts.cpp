@@ -1,5 +1,7 @@
 #include "core/moe/experts.h"
 
+#include <numeric>
+
 #include "core/ops/activation.h"
 
 namespace moetwin {
@@ -61,25 +63,73 @@ GroupedExperts::GroupedExperts(ParameterSet& parameters, const ModelConfig& mode
   b2_ = &parameters.add(std::move(b2));
 }
 
+std::vector<Parameter*> GroupedExperts::parameters() {
+  std::vector<Parameter*> all{w1_, w2_};
+  if (b1_) all.insert(all.end(), {b1_, b2_});
+  return all;
+}
+
+std::vector<GroupedExperts::Part> GroupedExperts::parts(const HostSizes& rows,
+                                                        const ExpertsSaved& saved) const {
+  const auto sum = [](const HostSizes& of) {
+    return std::accumulate(of->begin(), of->end(), int64_t{0});
+  };
+  const auto of = [](const Parameter* p, bool gradient) {
+    return !p ? Tensor{} : gradient ? p->gradient : p->value;
+  };
+  std::vector<Part> all(1);
+  Part& own = all.front();
+  own.count = sum(rows);
+  own.rows = rows;
+  own.w1 = of(w1_, false), own.b1 = of(b1_, false), own.w2 = of(w2_, false),
+  own.b2 = of(b2_, false);
+  own.dw1 = of(w1_, true), own.db1 = of(b1_, true), own.dw2 = of(w2_, true),
+  own.db2 = of(b2_, true);
+  if (!saved.guest_rows || sum(saved.guest_rows) == 0) return all;
+  Part guests;
+  guests.first = own.count;
+  guests.count = sum(saved.guest_rows);
+  guests.rows = saved.guest_rows;
+  const auto n = static_cast<int64_t>(saved.guest_rows->size());
+  const std::vector<Tensor>&values = saved.guests->values, &gradients = saved.guests->gradients;
+  const Shape first{n, hidden_, up_width_}, second{n, width_, hidden_};
+  guests.w1 = values[0].reshaped(first), guests.dw1 = gradients[0].reshaped(first);
+  guests.w2 = values[1].reshaped(second), guests.dw2 = gradients[1].reshaped(second);
+  if (b1_) {
+    guests.b1 = values[2], guests.db1 = gradients[2];
+    guests.b2 = values[3], guests.db2 = gradients[3];
+  }
+  all.push_back(std::move(guests));
+  return all;
+}
+
 Tensor GroupedExperts::forward(Context& context, const Tensor& x, const HostSizes& rows,
                                ExpertsSaved& saved) {
   context.before_experts(block_);
   const int64_t n = x.shape[0];
-  const Tensor bias = b1_ ? b1_->value : Tensor{};
   saved.x = x;
   saved.pre = context.activation({n, up_width_}, "expert before activation");
   saved.hidden = context.activation({n, width_}, "expert hidden");
-  if (activation_ == "swiglu") {
-    context.launch(grouped_gemm(x, w1_->value, bias, saved.pre, {}, {}, rows));
-    saved.kept = context.launch_keeping(swiglu(saved.pre, saved.hidden));
-  } else {
-    GroupedGemmAttr attr;
-    attr.epilogue = activation_ == "gelu_tanh" ? Epilogue::gelu_tanh : Epilogue::gelu;
-    context.launch(grouped_gemm(x, w1_->value, bias, saved.hidden, saved.pre, attr, rows));
+  const std::vector<Part> all = parts(rows, saved);
+  const bool swiglu_form = activation_ == "swiglu";
+  for (const Part& p : all) {
+    // This rank's own work does not wait for its guests.
+    if (&p != all.data()) context.device.wait(context.streams.compute, saved.guests->arrived);
+    const Tensor in = x.rows(p.first, p.count), pre = saved.pre.rows(p.first, p.count);
+    if (swiglu_form) {
+      context.launch(grouped_gemm(in, p.w1, p.b1, pre, {}, {}, p.rows));
+    } else {
+      GroupedGemmAttr attr;
+      attr.epilogue = activation_ == "gelu_tanh" ? Epilogue::gelu_tanh : Epilogue::gelu;
+      context.launch(
+          grouped_gemm(in, p.w1, p.b1, saved.hidden.rows(p.first, p.count), pre, attr, p.rows));
+    }
   }
+  if (swiglu_form) saved.kept = context.launch_keeping(swiglu(saved.pre, saved.hidden));
   Tensor y = context.activation({n, hidden_}, "expert output");
-  context.launch(
-      grouped_gemm(saved.hidden, w2_->value, b2_ ? b2_->value : Tensor{}, y, {}, {}, rows));
+  for (const Part& p : all)
+    context.launch(grouped_gemm(saved.hidden.rows(p.first, p.count), p.w2, p.b2,
+                                y.rows(p.first, p.count), {}, {}, p.rows));
   return y;
 }
 
@@ -98,10 +148,16 @@ Tensor GroupedExperts::backward(Context& context, const ExpertsSaved& saved, con
   }
   GroupedGemmAttr transposed;
   transposed.transpose_b = true;
+  const std::vector<Part> all = parts(rows, saved);
   Tensor d_hidden = context.activation({n, width_}, "expert hidden gradient");
-  context.launch(grouped_gemm(dy, w2_->value, {}, d_hidden, {}, transposed, rows));
-  context.launch_parameter_gradient(grouped_gemm_weight_grad(hidden, dy, w2_->gradient, rows));
-  if (b2_) context.launch_parameter_gradient(grouped_bias_grad(dy, b2_->gradient, rows));
+  for (const Part& p : all) {
+    const Tensor d_out = dy.rows(p.first, p.count);
+    context.launch(
+        grouped_gemm(d_out, p.w2, {}, d_hidden.rows(p.first, p.count), {}, transposed, p.rows));
+    context.launch_parameter_gradient(
+        grouped_gemm_weight_grad(hidden.rows(p.first, p.count), d_out, p.dw2, p.rows));
+    if (p.db2.defined()) context.launch_parameter_gradient(grouped_bias_grad(d_out, p.db2, p.rows));
+  }
   Tensor d_pre = d_hidden;
   if (activation_ == "swiglu") {
     d_pre = context.activation({n, up_width_}, "expert gradient before activation");
@@ -111,10 +167,14 @@ Tensor GroupedExperts::backward(Context& context, const ExpertsSaved& saved, con
     attr.tanh_form = activation_ == "gelu_tanh";
     context.launch(gelu_backward(saved.pre, d_hidden, d_pre, attr));
   }
-  context.launch_parameter_gradient(grouped_gemm_weight_grad(saved.x, d_pre, w1_->gradient, rows));
-  if (b1_) context.launch_parameter_gradient(grouped_bias_grad(d_pre, b1_->gradient, rows));
   Tensor dx = context.activation({n, hidden_}, "expert input gradient");
-  context.launch(grouped_gemm(d_pre, w1_->value, {}, dx, {}, transposed, rows));
+  for (const Part& p : all) {
+    const Tensor d_in = d_pre.rows(p.first, p.count);
+    context.launch_parameter_gradient(
+        grouped_gemm_weight_grad(saved.x.rows(p.first, p.count), d_in, p.dw1, p.rows));
+    if (p.db1.defined()) context.launch_parameter_gradient(grouped_bias_grad(d_in, p.db1, p.rows));
+    context.launch(grouped_gemm(d_in, p.w1, {}, dx.rows(p.first, p.count), {}, transposed, p.rows));
+  }
   return dx;
 }
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "core/moe/rebalancing/guests.h"
 #include "core/nn/context.h"
 #include "core/nn/parameter.h"
 #include "core/ops/gemm.h"
@@ -16,6 +17,10 @@ struct ExpertsSaved {
   Tensor x, pre;
   Tensor hidden;  ///< made again by the backward where it was dropped (recompute)
   Tensor kept;    ///< by other frameworks' kernels
+  /// Experts of other ranks, and rows of each behind those of this rank's experts; set before the
+  /// forward.
+  std::shared_ptr<const Guests> guests;
+  HostSizes guest_rows;
 };
 
 class Experts {
@@ -28,6 +33,8 @@ class Experts {
   /// dy [N,H] -> dx [N,H]; adds to the experts' gradients.
   virtual Tensor backward(Context& context, const ExpertsSaved& saved, const Tensor& dy,
                           const HostSizes& rows) = 0;
+  /// What an expert consists of, [local experts, ...] each; empty where it cannot be a guest.
+  virtual std::vector<Parameter*> parameters() { return {}; }
 };
 
 /// Two-layer MLPs as grouped GEMM pairs. Expert column and hidden row of this rank are those of
@@ -41,8 +48,17 @@ class GroupedExperts : public Experts {
                  ExpertsSaved& saved) override;
   Tensor backward(Context& context, const ExpertsSaved& saved, const Tensor& dy,
                   const HostSizes& rows) override;
+  std::vector<Parameter*> parameters() override;
 
  private:
+  /// Neighbouring rows and the experts that work on them.
+  struct Part {
+    int64_t first = 0, count = 0;
+    HostSizes rows;
+    Tensor w1, b1, w2, b2, dw1, db1, dw2, db2;
+  };
+  /// This rank's experts, and its guests where any has rows.
+  std::vector<Part> parts(const HostSizes& rows, const ExpertsSaved& saved) const;
   std::string activation_;
   int64_t hidden_, width_, up_width_, block_;
   Parameter *w1_ = nullptr, *b1_ = nullptr, *w2_ = nullptr, *b2_ = nullptr;

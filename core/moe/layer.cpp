@@ -60,6 +60,7 @@ void MoeLayer::forget(Saved& saved) {
   saved.x = {};
   saved.routing.input = {};
   saved.beside.clear();
+  saved.dispatch.rebalanced.guests.reset();
   for (DispatchChunk& chunk : saved.dispatch.chunks) {
     chunk.expert_out = {};
     chunk.saved = {};

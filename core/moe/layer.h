@@ -39,6 +39,12 @@ class MoeLayer {
   /// Drops all but the routing and the plan of the dispatch.
   static void forget(Saved& saved);
   Tensor backward(Context& context, const MicroBatch& batch, const Tensor& dy, Saved& saved);
+  /// Gradients that the backward has left under way are added: to be called once some other work is
+  /// launched.
+  void settle(Context& context, Saved& saved) { dispatcher_->settle(context, saved.dispatch); }
+  /// Null where experts stay and work at home.
+  Rebalancer* rebalancer() const { return dispatcher_->rebalancer(); }
+  Experts& experts() const { return *experts_; }
 
  private:
   std::unique_ptr<Router> router_;

@@ -22,6 +22,15 @@ GroupKind Parameter::reduction_group() const {
 }
 
 int64_t Parameter::global_index(int64_t i) const {
+  int64_t moved = 0;
+  if (!experts.empty()) {
+    // From where a consecutive one would be, on by whole experts.
+    const auto n = static_cast<int64_t>(experts.size());
+    const size_t axis = expert_axis();
+    const int64_t extent = local[axis] / n, slot = i / (placed() / n);
+    const int64_t stride = extent * global[2] * (axis == 0 ? global[1] : 1);
+    moved = (experts[static_cast<size_t>(slot)] - offset[axis] / extent - slot) * stride;
+  }
   int64_t c = i % local[2];
   const int64_t b = i / local[2] % local[1], a = i / (local[1] * local[2]);
   for (const ColumnRange& range : columns)
@@ -29,7 +38,7 @@ int64_t Parameter::global_index(int64_t i) const {
       c += range.global - range.local;
       break;
     }
-  return ((a + offset[0]) * global[1] + b + offset[1]) * global[2] + c + offset[2];
+  return ((a + offset[0]) * global[1] + b + offset[1]) * global[2] + c + offset[2] + moved;
 }
 
 Parameter& ParameterSet::add(Parameter parameter) {

@@ -49,6 +49,9 @@ struct Parameter {
   /// Where the columns are not one range (queries | keys | values, gate | up): their ranges, which
   /// cover local[2]; offset[2] is then 0. Empty: one range.
   std::vector<ColumnRange> columns;
+  /// Of experts, once they have moved: the global id of the one in each place on this rank. Empty:
+  /// consecutive ones, from `offset` on.
+  std::vector<int64_t> experts;
   double init_std = 0;  ///< normal draws; 0: constant init_value
   double init_value = 0;
   uint32_t init_stream = 0;  ///< hash of the global name: equal in every layout
@@ -59,6 +62,8 @@ struct Parameter {
   int64_t elements() const { return shape.elements(); }
   /// Elements that are part of the global tensor: the first ones of `shape`.
   int64_t placed() const { return local[0] * local[1] * local[2]; }
+  /// Of experts, the axis over which they follow each other: planes of weights, rows of a bias.
+  size_t expert_axis() const { return global[0] > 1 ? 0 : 1; }
   /// Where element i < placed() of this rank's part is in the whole tensor.
   int64_t global_index(int64_t i) const;
   /// The group over which the gradient is summed.

@@ -94,6 +94,41 @@ void add_routing_keys(KeyList& list) {
   list.key(MOETWIN_KEY(routing.workload.amplitude),
            "Amplitude of the oscillation in units of the mean load (W9).")
       .between(0, 1);
+  list.section("rebalancing",
+               "Cures of uneven load that leave the mathematics as it is: which rank works on an "
+               "expert's tokens beside its own.");
+  list.key(MOETWIN_KEY(rebalancing.kind),
+           "placement: experts move to other ranks every interval; replication: of the heaviest "
+           "experts, chosen every interval; shadowing: hot experts on "
+           "every rank for one micro-batch; spill: what is too much for a rank goes to others.")
+      .one_of({"none", "placement", "replication", "shadowing", "spill"});
+  list.key(
+          MOETWIN_KEY(rebalancing.interval_steps),
+          "placement, replication: steps whose loads choose places and replicas for the next ones.")
+      .in("steps")
+      .at_least(1);
+  list.key(MOETWIN_KEY(rebalancing.redundant_experts),
+           "replication: replicas of an EP group, equally many on each of its ranks.")
+      .at_least(0);
+  list.key(MOETWIN_KEY(rebalancing.network_bytes_per_second),
+           "shadowing: what a rank is reckoned to send, in the decision alone.")
+      .in("bytes/s")
+      .above(0);
+  list.key(MOETWIN_KEY(rebalancing.flop_per_second),
+           "shadowing: what a rank is reckoned to compute, in the decision alone.")
+      .in("FLOP/s")
+      .above(0);
+  list.key(MOETWIN_KEY(rebalancing.imbalance_threshold),
+           "placement, spill: nothing moves where the fullest rank has at most so many times the "
+           "mean.")
+      .at_least(1);
+  list.key(MOETWIN_KEY(rebalancing.tokens_factor),
+           "spill: most tokens of a rank in units of the mean.")
+      .at_least(1);
+  list.key(MOETWIN_KEY(rebalancing.min_tokens),
+           "spill: fewer tokens than these are not worth an expert's weights.")
+      .in("tokens")
+      .at_least(1);
 }
 
 }  // namespace moetwin

@@ -20,6 +20,7 @@ void add_model_rules(std::vector<Rule>& rules);
 void add_attention_rules(std::vector<Rule>& rules);
 void add_pipeline_rules(std::vector<Rule>& rules);
 void add_moe_rules(std::vector<Rule>& rules);
+void add_rebalancing_rules(std::vector<Rule>& rules);
 void add_run_rules(std::vector<Rule>& rules);
 void add_sharding_rules(std::vector<Rule>& rules);
 

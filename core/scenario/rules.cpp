@@ -29,6 +29,7 @@ std::vector<Rule> scenario_rules() {
   add_attention_rules(rules);
   add_pipeline_rules(rules);
   add_moe_rules(rules);
+  add_rebalancing_rules(rules);
   add_run_rules(rules);
   add_sharding_rules(rules);
   return rules;

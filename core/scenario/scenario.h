@@ -289,6 +289,19 @@ struct RoutingConfig {
   ProbeConfig probe;
 };
 
+/// `rebalancing`: which rank works on which expert's tokens, where that is not the expert's own
+/// rank.
+struct RebalancingConfig {
+  std::string kind = "none";      ///< none | replication | shadowing | spill
+  int64_t interval_steps = 10;    ///< replication: from one choice of replicas to the next
+  int64_t redundant_experts = 0;  ///< replication: replicas beside the experts, of an EP group
+  double network_bytes_per_second = 25e9;  ///< shadowing: what its decision reckons with
+  double flop_per_second = 1.5e14;         ///< shadowing: the same
+  double imbalance_threshold = 1.3;  ///< spill: below this max / mean over ranks nothing moves
+  double tokens_factor = 1;          ///< spill: most tokens of a rank in units of the mean
+  int64_t min_tokens = 1024;         ///< spill: fewer are not worth an expert's weights
+};
+
 /// `cluster`: the machine to model, and what may be changed of its profile.
 struct ClusterConfig {
   std::string profile = "dgx-a100-80g";  ///< name in scenarios/clusters or a path
@@ -352,6 +365,7 @@ struct Scenario {
   TrainingConfig training_config;
   DataConfig data;
   RoutingConfig routing;
+  RebalancingConfig rebalancing;
   ClusterConfig cluster;
   MemoryConfig memory;
   CheckpointConfig checkpoint;

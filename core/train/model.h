@@ -48,6 +48,7 @@ class ModelChunk {
   bool first() const { return embedding_.has_value(); }
   bool last() const { return head_.has_value(); }
   const LayerRange& range() const { return range_; }
+  std::vector<TransformerLayer>& layers() { return layers_; }
   /// Blocks number the parameters in the order of forward: embedding 0, layer i i + 1, head L + 1.
   int64_t lowest_block() const { return first() ? 0 : range_.first + 1; }
 

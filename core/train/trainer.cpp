@@ -49,6 +49,7 @@ Trainer::Trainer(Backend& device, const Scenario& scenario, const Grid& grid,
                                        scenario.distributed_config.sequence_parallel)}),
       groups_(make_flat_groups(context_, parameters_, grid, scenario.distributed_config,
                                scenario.training_config.optimizer == "adamw")),
+      moves_(context_, scenario, grid, communicators_, groups_, model_),
       reducer_(groups_, communicators_,
                scenario.distributed_config.comm_optimization.gradient_reduction_overlap),
       fsdp_(context_, grid, scenario.distributed_config, groups_),
@@ -127,6 +128,7 @@ void Trainer::train_step(int64_t step) {
   {
     const PhaseScope phase(context_.device, context_.phase, Phase::optimizer, "optimizer");
     update(step);
+    moves_.after_step(step);
   }
   report(step);
   if (services_.hooks.after_step) services_.hooks.after_step(*this, step);

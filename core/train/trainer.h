@@ -19,6 +19,7 @@
 #include "core/train/batches.h"
 #include "core/train/checkpoint/saver.h"
 #include "core/train/data.h"
+#include "core/train/expert_moves.h"
 #include "core/train/loss_scaler.h"
 #include "core/train/model.h"
 #include "core/train/optimizer.h"
@@ -97,6 +98,7 @@ class Trainer {
   ParameterSet parameters_;
   Model model_;
   std::vector<FlatGroup> groups_;
+  ExpertMoves moves_;
   GradientReducer reducer_;
   Fsdp fsdp_;
   Optimizer optimizer_;

@@ -33,6 +33,11 @@ MoeLayer make_moe(ParameterSet& parameters, const LayerSetup& setup, int64_t lay
   dispatch.moe = moe;
   dispatch.slices = setup.tp.size();
   dispatch.slice = setup.tp.rank();
+  dispatch.rebalancing = rebalancing_setup(setup.scenario);
+  dispatch.rebalancing.always = setup.plan;
+  const TrainingConfig& training = setup.scenario.training_config;
+  dispatch.micro_batches =
+      training.global_batch_size / (setup.grid.ddp() * training.micro_batch_size);
   if (distributed.comm_optimization.all_to_all_overlap)
     dispatch.chunks = distributed.comm_optimization.all_to_all_chunks;
   std::vector<MoeLayer::Beside> beside;
@@ -213,6 +218,7 @@ Tensor TransformerLayer::backward(Context& context, const MicroBatch& batch, con
       tp_.leave(context, attention_.backward(context, saved.attention, d_attended));
   const Tensor dx = attention_norm_.backward(context, saved.attention_norm, d_normed);
   context.launch(add(dx, d_middle, dx));
+  if (moe_) moe_->settle(context, saved.moe);
   return dx;
 }
 

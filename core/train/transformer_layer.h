@@ -26,6 +26,8 @@ struct LayerSetup {
   BalanceState& balance;
   std::shared_ptr<const RoutingTrace> trace;
   TensorParallel tp{};
+  /// Where rows are worked on, whatever is counted; null: as the scenario's rebalancing decides.
+  std::shared_ptr<const ExpertPlan> plan{};
 };
 
 /// What training_config.recompute leaves out of what a layer keeps for its backward.
@@ -55,6 +57,7 @@ class TransformerLayer {
   Tensor forward(Context& context, const MicroBatch& batch, const Tensor& x, Saved& saved);
   Tensor backward(Context& context, const MicroBatch& batch, const Tensor& dy, Saved& saved);
   bool is_moe() const { return moe_.has_value(); }
+  MoeLayer* moe() { return moe_ ? &*moe_ : nullptr; }
 
  private:
   Tensor run(Context& context, const MicroBatch& batch, const Tensor& x, Saved& saved);

@@ -295,3 +295,35 @@ TEST_CASE("sharding is named once, and goes with its offload and types") {
                        "t.json")
             .training_config.dtype == "fp16");
 }
+
+TEST_CASE("rebalancing says what it does not go with") {
+  const auto of = [](const std::string& kind, const std::string& distributed,
+                     const std::string& more = "") {
+    return R"({"model_config": {"moe_layer_config": {"num_experts": 8}}, "distributed_config": {)" +
+           distributed + R"(}, "rebalancing": {"kind": ")" + kind + "\"" + more + "}}";
+  };
+  const std::string ep = R"("world_size": 4, "expert_parallel_size": 4)";
+  for (const char* kind : {"placement", "shadowing", "spill"})
+    CHECK(refusal(of(kind, ep)) == "accepted");
+  CHECK(refusal(of("replication", ep, R"(, "redundant_experts": 8)")) == "accepted");
+  CHECK_THAT(refusal(of("spill", R"("world_size": 1)")),
+             Contains("expert_parallel_size is 1") && Contains("legal expert_parallel_size"));
+  CHECK_THAT(refusal(of("spill", R"("world_size": 16, "expert_parallel_size": 16)")),
+             Contains("expert_parallel_size is 16 and num_experts 8"));
+  CHECK_THAT(refusal(of("spill", R"("world_size": 8, "expert_parallel_size": 4,
+                                    "tensor_parallel_size": 2)")),
+             Contains("expert_tensor_parallel_size is 2") && Contains("legal with rebalancing"));
+  CHECK_THAT(refusal(of("shadowing", ep + R"(, "zero_stage": 3)")),
+             Contains("legal with rebalancing"));
+  CHECK(refusal(of("shadowing", ep + R"(, "zero_stage": 1)")) == "accepted");
+  CHECK_THAT(refusal(of("placement", ep + R"(, "zero_stage": 1)")),
+             Contains("legal with placement: NO_SHARD, or zero_stage 0"));
+  CHECK_THAT(refusal(of("spill", R"("world_size": 8, "expert_parallel_size": 4,
+                                    "pipeline_parallel_size": 2, "pipeline_schedule": "zb_h1")")),
+             Contains("zb_h1") && Contains("legal with rebalancing"));
+  CHECK_THAT(refusal(of("spill", ep + R"(, "comm_optimization": {"micro_batch_overlap": true})")),
+             Contains("micro_batch_overlap"));
+  for (const char* n : {"0", "6", "28"})
+    CHECK_THAT(refusal(of("replication", ep, std::string(R"(, "redundant_experts": )") + n)),
+               Contains("multiples of 4 from 4 to 24"));
+}

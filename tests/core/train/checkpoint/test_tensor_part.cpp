@@ -106,6 +106,17 @@ TEST_CASE("experts are named by their global ids, whatever part of them a rank h
   CHECK(rows[1].part.is_whole());
   CHECK(rows[1].here.begin == 5);
 
+  // Experts that have moved: 3 and 0 in the two places.
+  for (Parameter* moved : {&w1, &b2}) moved->experts = {3, 0};
+  CHECK(named_parts(w1, 4, 0, 30)[0].name == "layers.1.moe.experts.3.w1");
+  CHECK(named_parts(w1, 4, 0, 30)[1].name == "layers.1.moe.experts.0.w1");
+  CHECK(named_parts(b2, 4, 0, 10)[1].name == "layers.1.moe.experts.0.b2");
+  // Row 1 of expert 3 is row 3 x 5 + 1 of six columns, of which this rank has those from 3 on.
+  CHECK(w1.global_index(3) == (3 * 5 + 1) * 6 + 3);
+  CHECK(w1.global_index(15 + 4) == 1 * 6 + 3 + 1);
+  CHECK(b2.global_index(2) == 3 * 5 + 2);
+  CHECK(b2.global_index(7) == 2);
+
   Parameter dense;
   dense.name = "head.norm.gamma";
   dense.shape = {5};
