@@ -163,6 +163,7 @@ Estimate Estimator::estimate(const Scenario& scenario, const EstimateOptions& op
   int64_t routed = 0, dropped = 0;
   const std::vector<LayerRange> ranges = stage_layers(model, distributed);
   std::deque<ChunkPasses> chunks;
+  std::vector<StepParts> once(static_cast<size_t>(p));
   std::vector<std::unique_ptr<StageProgram>> programs;
   for (int64_t s = 0; s < p; ++s) {
     const int64_t rank = s * ranks;
@@ -188,6 +189,7 @@ Estimate Estimator::estimate(const Scenario& scenario, const EstimateOptions& op
         routed += kind.routed;
         dropped += kind.dropped;
         chunk.blocks.push_back({layer + 1, kind.passes});
+        once[static_cast<size_t>(s)] += kind.once;
       }
       if (last)
         chunk.blocks.push_back({model.num_layers + 1, &ends->blocks.at(model.num_layers + 1)});
@@ -246,7 +248,10 @@ Estimate Estimator::estimate(const Scenario& scenario, const EstimateOptions& op
     result = compose(step);
   }
 
-  estimate.step_seconds = result.seconds;
+  // Guests that stay for the step come and go once, on every stage for itself.
+  double longest = 0;
+  for (const StepParts& of_stage : once) longest = std::max(longest, of_stage.total());
+  estimate.step_seconds = result.seconds + longest;
   const double sequences = static_cast<double>(training.global_batch_size);
   estimate.samples_per_second = sequences / estimate.step_seconds;
   estimate.tokens_per_second =
@@ -258,7 +263,9 @@ Estimate Estimator::estimate(const Scenario& scenario, const EstimateOptions& op
   estimate.context_bytes = static_cast<int64_t>(in.profile.gpu.context.value) +
                            framework_costs(setup.settings.kernels.of).memory_bytes;
   for (size_t s = 0; s < result.stages.size(); ++s) {
-    const StageResult& stage = result.stages[s];
+    StageResult stage = result.stages[s];
+    stage.parts += once[s];
+    stage.parts[Part::bubble] += longest - once[s].total();
     const StageSetup& made = step.stages[s];
     const int64_t communicators = made.record
                                       ? made.record->communicator_bytes

@@ -35,7 +35,8 @@ class Walk {
     double &host = at(clocks_, kHostClock), &stream = at(clocks_, item.clock);
     switch (item.kind) {
       case Item::Kind::work: {
-        const double end = std::max(stream + item.seconds, host + item.host_bound);
+        double end = std::max(stream + item.seconds, host + item.host_bound);
+        if (item.clock == kComputeClock) end += lost(item, end);
         note_host(item);
         note(item, std::max(stream, host + item.launched), end, item.clock - 1);
         stream = end;
@@ -71,9 +72,20 @@ class Walk {
     if (exchanges_ && item.seconds > 0 && item.clock <= kDispatchClock)
       exchanges_->push_back({start, item.seconds, item.ports});
     at(clocks_, item.clock) = start + item.seconds;
+    if (item.slows_products > 0 || item.slows_others > 0)
+      slowing_.push_back({start, start + item.seconds, item.slows_products, item.slows_others});
   }
 
  private:
+  /// What work that would end then loses to collectives that were launched before it.
+  double lost(const Item& item, double end) const {
+    double seconds = 0;
+    for (const Slowing& s : slowing_) {
+      const double both = std::min(end, s.end) - std::max(end - item.seconds, s.start);
+      if (both > 0) seconds += both * (item.products * s.products + (1 - item.products) * s.others);
+    }
+    return seconds;
+  }
   void note(const Item& item, double start, double end, int32_t stream) {
     if (!intervals_ || end <= start) return;
     Interval interval;
@@ -95,8 +107,19 @@ class Walk {
   std::vector<Interval>* intervals_;
   std::vector<Exchange>* exchanges_;
   std::vector<double> events_;
+  struct Slowing {
+    double start, end, products, others;
+  };
+  std::vector<Slowing> slowing_;
 };
 
+}  // namespace
+
+namespace {
+/// Where ranks that were recorded together wait for each other.
+bool is_meeting(const Item& item) {
+  return item.kind == Item::Kind::collective && item.clock <= kDispatchClock;
+}
 }  // namespace
 
 void replay(const ItemList& items, Clocks& clocks, std::vector<Interval>* intervals,
@@ -111,20 +134,27 @@ void replay(const std::vector<const ItemList*>& ranks, std::vector<Clocks>& cloc
   for (size_t r = 0; r < ranks.size(); ++r)
     walks.emplace_back(clocks[r], r == 0 ? intervals : nullptr, r == 0 ? exchanges : nullptr);
   std::vector<double> come(ranks.size());
-  const ItemList& first = *ranks.front();
-  for (size_t i = 0; i < first.size(); ++i) {
-    if (first[i].kind != Item::Kind::collective || first[i].clock > kDispatchClock) {
-      for (size_t r = 0; r < ranks.size(); ++r) walks[r].step((*ranks[r])[i]);
-      continue;
-    }
-    for (size_t r = 0; r < ranks.size(); ++r) come[r] = walks[r].begin_collective((*ranks[r])[i]);
+  std::vector<size_t> at(ranks.size(), 0);
+  // What lies between collectives is each rank's own: who has guests does more there.
+  const auto at_meeting = [&](size_t r) {
+    const ItemList& items = *ranks[r];
+    while (at[r] < items.size() && !is_meeting(items[at[r]])) walks[r].step(items[at[r]++]);
+    return at[r] < items.size();
+  };
+  for (;;) {
+    size_t there = 0;
+    for (size_t r = 0; r < ranks.size(); ++r) there += at_meeting(r) ? 1 : 0;
+    if (there < ranks.size()) return;
+    for (size_t r = 0; r < ranks.size(); ++r)
+      come[r] = walks[r].begin_collective((*ranks[r])[at[r]]);
     for (size_t r = 0; r < ranks.size(); ++r) {
-      const Item& item = (*ranks[r])[i];
+      const Item& item = (*ranks[r])[at[r]];
       double start = come[r];
       for (size_t other = 0; other < ranks.size(); ++other)
-        if ((*ranks[other])[i].group == item.group) start = std::max(start, come[other]);
+        if ((*ranks[other])[at[other]].group == item.group) start = std::max(start, come[other]);
       walks[r].end_collective(item, start);
     }
+    for (size_t& next : at) ++next;
   }
 }
 
@@ -168,10 +198,12 @@ Segment make_segment(const std::vector<const ItemList*>& ranks) {
   Segment segment;
   const ItemList& items = *ranks.front();
   if (items.empty()) return segment;
-  // Lists of unequal length are not of one program; the first stands for all then.
+  // Lists that meet less or more often are not of one program; the first stands for all then.
   std::vector<const ItemList*> together;
   for (const ItemList* list : ranks)
-    if (list->size() == items.size()) together.push_back(list);
+    if (std::count_if(list->begin(), list->end(), is_meeting) ==
+        std::count_if(items.begin(), items.end(), is_meeting))
+      together.push_back(list);
   const auto latest = [](const std::vector<Clocks>& clocks) {
     Clocks latest = clocks.front();
     for (const Clocks& c : clocks)

@@ -35,7 +35,10 @@ struct Item {
   double host_bound = 0;
   double launched = 0;  ///< work: and when its first kernel is there
   float products = 0;   ///< work: share of `seconds` that is of matrix products and attention
-  PortUse ports;        ///< collective
+  /// collective: by how much it lengthens such work beside it, and other work (of guests' weights
+  /// and gradients, which run beside compute in the list itself; 0: of all others).
+  double slows_products = 0, slows_others = 0;
+  PortUse ports;  ///< collective
   /// collective: lists of several ranks that were recorded with it wait for each other here, of
   /// equal `group` where it is not -1.
   int64_t group = -1;

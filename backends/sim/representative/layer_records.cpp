@@ -11,6 +11,11 @@ template <class T>
 void append(std::string& key, const T& value) {
   key.append(reinterpret_cast<const char*>(&value), sizeof value);
 }
+
+bool one_micro_batch(const RecordingSetup& setup) {
+  const TrainingConfig& training = setup.scenario.training_config;
+  return training.global_batch_size == setup.grid.ddp() * training.micro_batch_size;
+}
 }  // namespace
 
 void LayerRecords::begin(const Scenario& scenario, const Grid& grid, const std::string& choice,
@@ -39,6 +44,7 @@ void LayerRecords::read_trace(const Scenario& scenario) {
   const RoutingConfig& routing = scenario.routing;
   std::string key = scenario.path + "\n" + routing.source + "\n" + routing.without_numerics + "\n" +
                     routing.trace_file + "\n" + routing.scenario + "\n";
+  append(key, routing.first_step);
   append(key, scenario.model_config.num_layers);
   append(key, scenario.model_config.moe_layer_config.num_experts);
   append(key, scenario.model_config.moe_layer_config.moe_every_k_layers);
@@ -71,6 +77,11 @@ LayerKind LayerRecords::layer(const RecordingSetup& setup, int64_t rank, int64_t
     append(key, routing_number_);
     append(key, by_layer_ ? layer : -1);
     append(key, by_step_ ? step : -1);
+    const RebalancingConfig& rebalancing = setup.scenario.rebalancing;
+    if (by_interval(rebalancing)) {
+      append(key, step > rebalancing.interval_steps);
+      append(key, one_micro_batch(setup));
+    }
   }
   const auto found = layers_.find(key);
   if (found != layers_.end()) return found->second;
@@ -82,7 +93,9 @@ LayerKind LayerRecords::layer(const RecordingSetup& setup, int64_t rank, int64_t
     kind.routed = first->routed();
     kind.dropped = first->dropped();
   }
-  kind.passes = &chunk(setup, ranks, step, {layer, 1}, false, false).blocks.begin()->second;
+  const ChunkRecord& record = chunk(setup, ranks, step, {layer, 1}, false, false);
+  kind.passes = &record.blocks.begin()->second;
+  kind.once = record.once;
   return layers_.emplace(std::move(key), kind).first->second;
 }
 
@@ -101,8 +114,11 @@ const ChunkRecord& LayerRecords::chunk(const RecordingSetup& setup,
   append(key, range.count);
   if (range.count == 0) append(key, range.first);  // blocks are numbered by layers
   append(key, ranks.size());
-  for (const RecordedRank& rank : ranks)
-    if (rank.loads) key += rank.loads->signature();
+  for (const RecordedRank& rank : ranks) {
+    if (!rank.loads) continue;
+    key += rank.loads->signature();
+    if (rank.loads->guests_stay()) append(key, one_micro_batch(setup));
+  }
   auto& known = chunks_[key];
   if (!known)
     known = std::make_unique<ChunkRecord>(record_chunk(setup, ranks, step, range, first, last));
@@ -134,8 +150,10 @@ std::vector<RecordedRank> LayerRecords::slowest(const RecordingSetup& setup, int
   const ModelConfig& model = scenario.model_config;
   const auto make = [&](int64_t of) {
     loads.push_back(std::make_unique<LayerLoads>(
-        scenario, setup.grid, of,
-        [&](int64_t ddp) -> const SourceCounts& { return counts_of(setup, ddp, step, layer); }));
+        scenario, setup.grid, setup.prices.machine().profile().gpus_per_node, of, step,
+        [&](int64_t ddp, int64_t at) -> const SourceCounts& {
+          return counts_of(setup, ddp, at, layer);
+        }));
     return loads.back().get();
   };
   const LayerLoads* of_first = make(rank);
@@ -166,6 +184,8 @@ std::vector<RecordedRank> LayerRecords::slowest(const RecordingSetup& setup, int
     for (int64_t q = 0; q < setup.grid.tp(); ++q)
       for (const int64_t full : of_first->fullest(rank + q))
         if (std::find(ranks.begin(), ranks.end(), full) == ranks.end()) ranks.push_back(full);
+  for (const int64_t host : of_first->hosts())
+    if (std::find(ranks.begin(), ranks.end(), host) == ranks.end()) ranks.push_back(host);
   std::vector<RecordedRank> recorded;
   for (const int64_t r : ranks) recorded.push_back({r, make(r)});
   return recorded;

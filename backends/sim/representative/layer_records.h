@@ -19,6 +19,7 @@ namespace moetwin {
 struct LayerKind {
   const BlockPasses* passes = nullptr;
   int64_t routed = 0, dropped = 0;
+  StepParts once;  ///< beside its passes, once a step: ChunkRecord::once
 };
 
 class LayerRecords {

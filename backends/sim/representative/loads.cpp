@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <string_view>
 
 #include "core/base/error.h"
 #include "core/moe/balance.h"
@@ -66,8 +67,8 @@ SourceCounts source_counts(const Scenario& scenario, const Grid& grid, const Rou
   return found;
 }
 
-LayerLoads::LayerLoads(const Scenario& scenario, const Grid& grid, int64_t rank,
-                       const std::function<const SourceCounts&(int64_t)>& counts)
+LayerLoads::LayerLoads(const Scenario& scenario, const Grid& grid, int64_t gpus_per_node,
+                       int64_t rank, int64_t step, const CountsAt& counts)
     : grid_(grid),
       ep_(grid.group(GroupKind::ep, rank)),
       rank_(rank),
@@ -78,7 +79,7 @@ LayerLoads::LayerLoads(const Scenario& scenario, const Grid& grid, int64_t rank,
   const auto add = [&](int64_t of) {
     const int64_t ddp = grid.coordinates(of).ddp;
     if (kept_.count(ddp)) return;
-    const SourceCounts& source = counts(ddp);
+    const SourceCounts& source = counts(ddp, step);
     const std::vector<int64_t>& kept = source.kept;
     kept_[ddp] = &kept;
     routed_ += source.routed;
@@ -91,6 +92,74 @@ LayerLoads::LayerLoads(const Scenario& scenario, const Grid& grid, int64_t rank,
     const Group sources = grid.group(GroupKind::ep, splits.member(q));
     for (int64_t r = 0; r < sources.size(); ++r) add(sources.member(r));
   }
+  if (scenario.rebalancing.kind != "none") plan(scenario, gpus_per_node, step, counts);
+}
+
+GroupCounts LayerLoads::group_counts(
+    const std::function<const std::vector<int64_t>&(int64_t)>& kept_of_rank) const {
+  GroupCounts counts{ep_.size(), experts_, chunks_, {}};
+  const int64_t all = slices_ * chunks_;
+  for (int64_t i = 0; i < ep_.size(); ++i) {
+    const std::vector<int64_t>& kept = kept_of_rank(ep_.member(i));
+    const int64_t slice = grid_.coordinates(ep_.member(i)).tp;
+    for (int64_t e = 0; e < experts_; ++e)
+      for (int64_t c = 0; c < chunks_; ++c)
+        counts.rows.push_back(kept[static_cast<size_t>(e * all + slice * chunks_ + c)]);
+  }
+  return counts;
+}
+
+ExpertPlaces LayerLoads::places(const Scenario& scenario, int64_t gpus_per_node, int64_t first,
+                                int64_t end, const CountsAt& counts) const {
+  const int64_t all = slices_ * chunks_;
+  std::vector<double> loads(static_cast<size_t>(experts_), 0);
+  for (int64_t s = first; s < end; ++s)
+    for (int64_t ddp = 0; ddp < grid_.ddp(); ++ddp) {
+      const std::vector<int64_t>& kept = counts(ddp, s).kept;
+      for (int64_t i = 0; i < experts_ * all; ++i)
+        loads[static_cast<size_t>(i / all)] += static_cast<double>(kept[static_cast<size_t>(i)]);
+    }
+  PlacementShape shape;
+  shape.ranks = ep_.size();
+  shape.groups = scenario.routing.groups;
+  shape.threshold = scenario.rebalancing.imbalance_threshold;
+  if (ep_.size() % gpus_per_node == 0) shape.nodes = ep_.size() / gpus_per_node;
+  return choose_places(loads, first_places(experts_), shape);
+}
+
+void LayerLoads::plan(const Scenario& scenario, int64_t gpus_per_node, int64_t step,
+                      const CountsAt& counts) {
+  const auto at = [&](int64_t s) {
+    return group_counts([&](int64_t rank) -> const std::vector<int64_t>& {
+      return counts(grid_.coordinates(rank).ddp, s).kept;
+    });
+  };
+  of_group_ = at(step);
+  const std::unique_ptr<RebalancingPolicy> policy = make_policy(rebalancing_setup(scenario));
+  // What the last whole interval chose: its steps are shown where they differ.
+  const std::string& kind = scenario.rebalancing.kind;
+  const int64_t interval = scenario.rebalancing.interval_steps;
+  const int64_t chosen = 1 + (step - 1) / interval * interval;
+  const bool differ = varies_by_step(scripted_source(scenario));
+  const int64_t first = chosen - interval, end = differ ? chosen : first + 1;
+  ExpertPlaces moved;
+  if (kind == "placement" && chosen > 1) {
+    moved = places(scenario, gpus_per_node, first, end, counts);
+    of_group_ = of_group_.by_place(moved);
+  }
+  if (kind == "replication" && chosen > 1)
+    for (int64_t s = first; s < end; ++s) policy->plan(differ ? at(s) : of_group_, s);
+  ExpertPlan plan = policy->plan(of_group_, step);
+  plan.places = moved;
+  plan_ = std::make_shared<const ExpertPlan>(std::move(plan));
+  const auto sign = [&](const auto& value) {
+    signature_.append(reinterpret_cast<const char*>(&value), sizeof value);
+  };
+  for (const std::vector<int64_t>& guests : plan_->guests) {
+    sign(guests.size());
+    for (const int64_t e : guests) sign(e);
+  }
+  for (const int64_t place : moved) sign(place);
 }
 
 const std::vector<int64_t>& LayerLoads::kept_of(int64_t rank) const {
@@ -98,6 +167,15 @@ const std::vector<int64_t>& LayerLoads::kept_of(int64_t rank) const {
 }
 
 std::vector<int64_t> LayerLoads::expert_rows(int64_t ep_rank) const {
+  if (plan_) {
+    std::vector<int64_t> worked(static_cast<size_t>(plan_->slots(of_group_, ep_rank)), 0);
+    for (int64_t c = 0; c < chunks_; ++c)
+      cut_rows(*plan_, of_group_, c, [&](const RowCut& cut) {
+        if (cut.rank == ep_rank)
+          worked[static_cast<size_t>(plan_->slot(of_group_, ep_rank, cut.expert))] += cut.rows;
+      });
+    return worked;
+  }
   std::vector<int64_t> rows(static_cast<size_t>(local_));
   const int64_t first = grid_.first_expert(ep_rank), all = slices_ * chunks_;
   const Group splits = grid_.group(GroupKind::expert_tp, rank_);
@@ -119,6 +197,12 @@ std::vector<int64_t> LayerLoads::expert_rows(int64_t ep_rank) const {
 std::vector<double> LayerLoads::matrix(const Group& group, int64_t chunk) const {
   const int64_t n = group.size(), all = slices_ * chunks_;
   std::vector<double> rows(static_cast<size_t>(n * n));
+  if (plan_) {
+    cut_rows(*plan_, of_group_, chunk, [&](const RowCut& cut) {
+      rows[static_cast<size_t>(cut.source * n + cut.rank)] += static_cast<double>(cut.rows);
+    });
+    return rows;
+  }
   std::vector<double> columns(static_cast<size_t>(grid_.expert_sharding()));
   for (int64_t i = 0; i < n; ++i) {
     const std::vector<int64_t>& kept = kept_of(group.member(i));
@@ -148,6 +232,20 @@ std::vector<int64_t> LayerLoads::fullest(int64_t rank) const {
   return found;
 }
 
+std::vector<int64_t> LayerLoads::hosts() const {
+  if (!plan_ || !plan_->moves()) return {};
+  if (ep_.size() <= 16) return ep_.members();
+  std::vector<size_t> here, away(plan_->guests.size(), 0);
+  for (const std::vector<int64_t>& guests : plan_->guests) {
+    here.push_back(guests.size());
+    for (const int64_t e : guests) ++away[static_cast<size_t>(of_group_.home(e))];
+  }
+  const auto most = [&](const std::vector<size_t>& of) {
+    return ep_.member(std::max_element(of.begin(), of.end()) - of.begin());
+  };
+  return {most(here), most(away)};
+}
+
 std::vector<double> LayerLoads::rows(const CollectiveCall& call, const Group& group) const {
   const int64_t n = group.size();
   const auto size = static_cast<size_t>(n);
@@ -157,6 +255,16 @@ std::vector<double> LayerLoads::rows(const CollectiveCall& call, const Group& gr
   if (call.send.has_storage()) {  // counts: from everyone the same
     for (size_t i = 0; i < size; ++i)
       for (size_t j = 0; j < size; ++j) rows[i * size + j] = sent(j);
+    return rows;
+  }
+  if (plan_ && group == ep_ && std::string_view(call.purpose).starts_with("expert ")) {
+    // Guests' weights from home, or their gradients back.
+    const bool back = std::string_view(call.purpose) != "expert weights";
+    for (size_t r = 0; r < size; ++r)
+      for (const int64_t e : plan_->guests[r]) {
+        const auto home = static_cast<size_t>(of_group_.home(e));
+        rows[back ? r * size + home : home * size + r] += 1;
+      }
     return rows;
   }
   if (group == ep_) {
@@ -196,6 +304,11 @@ void LayerLoads::fill(const CollectiveCall& call, const Group& group) const {
     }
   };
   if (call.kind == CollectiveKind::all_to_all_v) return take(group);
+  if (plan_) {
+    for (int64_t r = 0; r < group.size(); ++r)
+      to = std::copy_n(kept_of(group.member(r)).begin(), experts_ * all, to);
+    return;
+  }
   for (int64_t q = 0; q < group.size(); ++q) take(grid_.group(GroupKind::ep, group.member(q)));
 }
 

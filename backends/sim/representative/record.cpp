@@ -148,7 +148,9 @@ void record_estimates(const Scenario& scenario, const Grid& grid, Estimator& est
   double start = 0;
   for (int64_t step = 1; step <= training.steps; ++step) {
     options.step = step;
-    if (step == 1 || varies_by_step(routing.source)) {
+    const bool first_choice =
+        by_interval(scenario.rebalancing) && step == scenario.rebalancing.interval_steps + 1;
+    if (step == 1 || first_choice || varies_by_step(routing.source)) {
       estimate = estimator.estimate(scenario, options);
       check_fits(scenario, estimate);
     }

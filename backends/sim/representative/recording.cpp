@@ -139,9 +139,17 @@ DistributedConfig unsharded(const DistributedConfig& config) {
 }  // namespace
 
 namespace {
+/// Which micro-batch of a step: guests that stay for the step come with the first one and leave
+/// with the last.
+enum class Which : uint8_t { only, middle };
+
 RankRecord record_rank(const RecordingSetup& setup, int64_t rank, int64_t step, LayerRange range,
-                       bool first, bool last, const LayerLoads* loads) {
-  const Scenario& scenario = setup.scenario;
+                       bool first, bool last, const LayerLoads* loads, Which which) {
+  Scenario scenario = setup.scenario;
+  const int64_t micro_batches = which == Which::middle ? 3 : 1;
+  if (loads && loads->guests_stay())
+    scenario.training_config.global_batch_size =
+        micro_batches * setup.grid.ddp() * scenario.training_config.micro_batch_size;
   const ModelConfig& model = scenario.model_config;
   SoloBackend device(setup.prices, setup.settings, rank, loads);
   Allocator memory(device, false);
@@ -161,12 +169,13 @@ RankRecord record_rank(const RecordingSetup& setup, int64_t rank, int64_t step, 
   ParameterSet parameters;
   const TensorParallel tp(communicators.tp.get(), scenario.distributed_config.sequence_parallel);
   ModelChunk chunk(parameters,
-                   LayerSetup{scenario, setup.grid, at, communicators, balance, setup.trace, tp},
+                   LayerSetup{scenario, setup.grid, at, communicators, balance, setup.trace, tp,
+                              loads ? loads->expert_plan() : nullptr},
                    range, first, last);
   const DistributedConfig whole = unsharded(scenario.distributed_config);
   std::vector<FlatGroup> groups = make_flat_groups(context, parameters, setup.grid, whole, false);
   const Batches batches(scenario, setup.grid, at.ddp, nullptr);
-  MicroBatch batch = batches.training(step, 0);
+  MicroBatch batch = batches.training(step, which == Which::middle ? 1 : 0);
   const int64_t tokens =
       batch.tokens() / (tp.sequence() ? scenario.distributed_config.tensor_parallel_size : 1);
   const auto hidden = [&](const char* name) {
@@ -181,6 +190,15 @@ RankRecord record_rank(const RecordingSetup& setup, int64_t rank, int64_t step, 
   ModelChunk::Saved saved;
   std::vector<OpCall> later;
   Tensor out;
+  if (which == Which::middle) {  // one before it, which nobody looks at
+    ChunkInput input;
+    input.hidden = hidden("stage activations");
+    out = chunk.forward(context, batches.training(step, 0), input, figures.sums(), saved);
+    out = chunk.backward(context, batches.training(step, 0), hidden("stage gradients"), saved,
+                         [](int64_t) {});
+    saved = {};
+    out = {};
+  }
   {
     ChunkInput input;
     if (!first) input.hidden = hidden("stage activations");
@@ -224,11 +242,12 @@ RankRecord record_rank(const RecordingSetup& setup, int64_t rank, int64_t step, 
 
 }  // namespace
 
-ChunkRecord record_chunk(const RecordingSetup& setup, const std::vector<RecordedRank>& ranks,
-                         int64_t step, LayerRange range, bool first, bool last) {
+namespace {
+ChunkRecord record_together(const RecordingSetup& setup, const std::vector<RecordedRank>& ranks,
+                            int64_t step, LayerRange range, bool first, bool last, Which which) {
   std::vector<RankRecord> records;
   for (const RecordedRank& r : ranks)
-    records.push_back(record_rank(setup, r.rank, step, range, first, last, r.loads));
+    records.push_back(record_rank(setup, r.rank, step, range, first, last, r.loads, which));
   const auto all = [&](const auto& pass_of) {
     std::vector<const RankPass*> passes;
     for (RankRecord& record : records) passes.push_back(&pass_of(record));
@@ -243,6 +262,31 @@ ChunkRecord record_chunk(const RecordingSetup& setup, const std::vector<Recorded
     passes.weights = all([&](RankRecord& r) -> RankPass& { return r.blocks[block].weights; });
   }
   return chunk;
+}
+}  // namespace
+
+ChunkRecord record_chunk(const RecordingSetup& setup, const std::vector<RecordedRank>& ranks,
+                         int64_t step, LayerRange range, bool first, bool last) {
+  ChunkRecord only = record_together(setup, ranks, step, range, first, last, Which::only);
+  const TrainingConfig& training = setup.scenario.training_config;
+  const LayerLoads* loads = ranks.front().loads;
+  if (!loads || !loads->guests_stay() ||
+      training.global_batch_size == setup.grid.ddp() * training.micro_batch_size)
+    return only;
+  // Time of a micro-batch in between, which guests neither come with nor leave with; memory with
+  // them.
+  ChunkRecord middle = record_together(setup, ranks, step, range, first, last, Which::middle);
+  for (auto& [block, passes] : middle.blocks) {
+    const BlockPasses& with = only.blocks.at(block);
+    const auto take = [&](Pass& pass, const Pass& other) {
+      pass.memory = other.memory;
+      for (size_t p = 0; p < middle.once.seconds.size(); ++p)
+        middle.once.seconds[p] += other.whole.parts.seconds[p] - pass.whole.parts.seconds[p];
+    };
+    take(passes.forward, with.forward);
+    take(passes.backward, with.backward);
+  }
+  return middle;
 }
 
 }  // namespace moetwin

@@ -37,6 +37,8 @@ struct BlockPasses {
 struct ChunkRecord {
   Pass data;                              ///< tokens to the device
   std::map<int64_t, BlockPasses> blocks;  ///< by block number
+  /// What guests that stay for the step add to its first forward and last backward; in no pass.
+  StepParts once;
 };
 
 /// What a recording is made with.

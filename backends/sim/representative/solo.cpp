@@ -4,8 +4,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <numeric>
+#include <string_view>
 #include <utility>
 
+#include "backends/sim/cost/beside.h"
 #include "backends/sim/cost/framework.h"
 #include "backends/sim/cost/roofline.h"
 #include "core/base/error.h"
@@ -273,6 +276,14 @@ std::unique_ptr<Communicator> SoloBackend::communicator(const Group& group,
   return std::make_unique<SoloCommunicator>(group, group.index_of(properties_.rank), name, *this);
 }
 
+namespace {
+/// Weights of guests and their gradients, which are made to run beside compute.
+bool moves_experts(const CollectiveCall& call) {
+  const std::string_view purpose = call.purpose;
+  return purpose == "expert weights" || purpose == "expert gradients of guests";
+}
+}  // namespace
+
 void SoloBackend::collective(const Group& group, const std::string& name,
                              const CollectiveCall& call, Stream stream) {
   Item item;
@@ -283,17 +294,22 @@ void SoloBackend::collective(const Group& group, const std::string& name,
                        framework_costs(settings_.kernels.of).collective_seconds)
                   .value;
   CollectivePrice price;
+  double sent = 0;  // by this rank
   if (call.kind == CollectiveKind::all_to_all_v) {
     item.activity = Activity::all_to_all;
     require(peers_ != nullptr, "a rank that exchanges rows knows of its peers'");
     std::vector<double> bytes = peers_->rows(call, group);
     for (double& b : bytes) b *= row_bytes(call.send);
+    const auto me = static_cast<size_t>(group.index_of(properties_.rank)),
+               n = static_cast<size_t>(group.size());
+    sent = std::accumulate(bytes.begin() + static_cast<int64_t>(me * n),
+                           bytes.begin() + static_cast<int64_t>((me + 1) * n), -bytes[me * n + me]);
     price = prices_.all_to_all(group, name, std::move(bytes));
   } else {
     item.activity = Activity::other_communication;
     const auto rank = group.index_of(properties_.rank);
-    price = prices_.price(call.kind, group, name, shape_bytes(call),
-                          static_cast<double>(bytes_sent(call, rank, group.size())));
+    sent = static_cast<double>(bytes_sent(call, rank, group.size()));
+    price = prices_.price(call.kind, group, name, shape_bytes(call), sent);
   }
   item.seconds = price.seconds;
   const bool beside_products =
@@ -304,6 +320,11 @@ void SoloBackend::collective(const Group& group, const std::string& name,
       item.clock == kComputeClock && std::strcmp(call.purpose, "tensor parallel") == 0)
     item.seconds -= overlap_.beside_latest(item.seconds);
   item.ports = price.ports;
+  if (moves_experts(call) && price.seconds > 0) {
+    const Beside slows = beside(gpu_, false, sent, price.seconds);
+    item.slows_products = slows.products;
+    item.slows_others = slows.others;
+  }
   if (call.kind == CollectiveKind::all_to_all_v && name == "ep") item.group = group.base;
   add(item);
   if (beside_products && call.kind == CollectiveKind::all_gather)
