@@ -10,6 +10,7 @@
 #include "analysis/bottleneck.h"
 #include "analysis/result/run.h"
 #include "analysis/stability/stability.h"
+#include "cli/cures.h"
 #include "cli/text_table.h"
 #include "cli/verbs.h"
 #include "core/record/json_text.h"
@@ -20,7 +21,7 @@ namespace {
 struct DiagnoseArguments {
   std::string run;
   int64_t experts = 0, skip = -1;
-  bool json = false;
+  bool json = false, cures = false;
 };
 
 std::string number(double value, int digits = 2) {
@@ -66,6 +67,7 @@ int run_diagnose(const DiagnoseArguments& a, const Output& output) {
     json["schema"] = "moetwin-diagnosis/1";
     json["run"] = run.name;
     json["bottlenecks"] = bottlenecks_json(bottlenecks);
+    if (a.cures) json["cures"] = cures_json(cures_of(run));
     output.out << json_text(json);
     return 0;
   }
@@ -80,6 +82,7 @@ int run_diagnose(const DiagnoseArguments& a, const Output& output) {
     for (const std::string& line : b.advice) out << fmt::format("    - {}\n", line);
   }
   print_layers(out, report);
+  if (a.cures) print_cures(out, cures_of(run));
   return 0;
 }
 
@@ -98,11 +101,14 @@ void add_diagnose(CLI::App& app, Action& action) {
       ->type_name("N");
   verb->add_option("--skip", a->skip, "Steps in which a router may still find its way (300)")
       ->type_name("N");
+  verb->add_flag("--cures", a->cures,
+                 "Predict what replicas, shadows or spilling of experts would save the run");
   verb->add_flag("--json", a->json, "Print verdicts and figures as JSON");
   verb->footer(
       "Examples:\n"
       "  moetwin diagnose runs/routing-oscillation\n"
       "  moetwin diagnose runs/quickstart --json\n"
+      "  moetwin diagnose runs/skewed --cures\n"
       "  moetwin diagnose megatron/tokens_per_expert --experts 64");
   verb->callback(
       [a, &action] { action = [a](const Output& output) { return run_diagnose(*a, output); }; });

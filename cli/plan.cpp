@@ -17,7 +17,7 @@
 #include "analysis/plan/validated.h"
 #include "analysis/validate/step_run.h"
 #include "backends/sim/cluster.h"
-#include "backends/sim/representative/estimate.h"
+#include "cli/estimates.h"
 #include "cli/machines.h"
 #include "cli/proxy.h"
 #include "cli/scenario_arguments.h"
@@ -42,10 +42,6 @@ struct PlanArguments {
   bool json = false, quiet = false;
 };
 
-References references() {
-  return [isa = best_isa()](const Op& op) { return reference_of(op, isa); };
-}
-
 /// The scenario on another number of GPUs: as many sequences for each as before.
 Scenario on_gpus(Scenario scenario, int64_t gpus) {
   int64_t& world = scenario.distributed_config.world_size;
@@ -64,21 +60,6 @@ PlanSpace space_of(const PlanArguments& a, const Scenario& scenario, const PlanM
   return space;
 }
 
-EstimateStep estimates(const ClusterProfile& profile) {
-  const auto estimator = std::make_shared<Estimator>(profile, references());
-  return [estimator](const Scenario& scenario) {
-    const Estimate e = estimator->estimate(scenario);
-    PlanFigures figures;
-    figures.step_seconds = e.step_seconds;
-    figures.tokens_per_second = e.tokens_per_second;
-    figures.mfu = e.mfu;
-    figures.dropped_share = e.dropped_share;
-    figures.peak_bytes = e.device_bytes;
-    figures.parts = e.parts;
-    return figures;
-  };
-}
-
 /// Simulates the first `count` in processes of their own and puts the fastest of them first.
 void confirm(PlanSearch& search, const Scenario& scenario, size_t count) {
   count = std::min(count, search.fitting.size());
@@ -91,7 +72,7 @@ void confirm(PlanSearch& search, const Scenario& scenario, size_t count) {
     const Report report = run_steps(s, [](const Scenario& one) {
       SimOptions sim;
       sim.threads = 1;
-      sim.references = references();
+      sim.references = [isa = best_isa()](const Op& op) { return reference_of(op, isa); };
       sim.profile_directories = shipped_directories(one, "clusters");
       return make_sim_cluster(one, sim);
     });

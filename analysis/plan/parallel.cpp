@@ -15,7 +15,7 @@ namespace {
 /// A result as bytes: texts are places in the space.
 struct Packed {
   PlanLayout layout;
-  size_t sharding, schedule, recompute, capacity;
+  size_t sharding, schedule, recompute, capacity, rebalancing;
   int64_t virtual_stages, micro_batch;
   bool cpu_offload, overlap;
   PlanFigures figures;
@@ -46,6 +46,7 @@ Packed pack(const PlanSpace& space, const PlanResult& r) {
           place(space.schedule, p.schedule),
           place(space.recompute, p.recompute),
           place(space.capacity_factor, p.capacity_factor),
+          place(space.rebalancing, p.rebalancing),
           p.virtual_stages,
           p.micro_batch,
           p.cpu_offload,
@@ -63,7 +64,9 @@ PlanResult unpack(const PlanSpace& space, const Packed& packed) {
              space.recompute[packed.recompute],
              packed.cpu_offload,
              packed.overlap,
-             space.capacity_factor[packed.capacity]};
+             space.capacity_factor[packed.capacity],
+             packed.rebalancing < space.rebalancing.size() ? space.rebalancing[packed.rebalancing]
+                                                           : PlanPoint().rebalancing};
   r.figures = packed.figures;
   return r;
 }

@@ -162,8 +162,7 @@ std::string price_text(const PlanContext& context, const PlanResult& best) {
 
 Json::Value result_json(const PlanContext& context, const PlanResult& r) {
   Json::Value json;
-  for (const std::string& text :
-       plan_overrides(r.point, context.scenario->model_config.moe_layer_config.num_experts > 0))
+  for (const std::string& text : plan_overrides(*context.scenario, r.point))
     json["overrides"].append(text);
   const PlanFigures& f = r.figures;
   json["step_seconds"] = f.step_seconds;
@@ -197,6 +196,7 @@ std::string choices_text(const PlanPoint& point) {
   if (point.cpu_offload) text += ", offload";
   if (point.overlap) text += ", overlap";
   if (point.capacity_factor) text += fmt::format(", capacity {}", *point.capacity_factor);
+  if (point.rebalancing != "none") text += ", " + point.rebalancing;
   return text;
 }
 
@@ -291,8 +291,7 @@ std::string winner_text(const PlanContext& context, const PlanResult& winner,
   root["distributed_config"]["world_size"] = Json::Int64(gpus(context));
   root["training_config"]["global_batch_size"] =
       Json::Int64(context.scenario->training_config.global_batch_size);
-  for (const std::string& text : plan_overrides(
-           winner.point, context.scenario->model_config.moe_layer_config.num_experts > 0)) {
+  for (const std::string& text : plan_overrides(*context.scenario, winner.point)) {
     const size_t equals = text.find('=');
     Json::Value* at = &root;
     std::string key = text.substr(0, equals);

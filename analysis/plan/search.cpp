@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "core/base/error.h"
 #include "core/scenario/model_size.h"
@@ -68,8 +69,9 @@ class Search {
         for (const int64_t virtual_stages :
              chunks ? space_.virtual_stages : std::vector<int64_t>{1}) {
           point.virtual_stages = virtual_stages;
-          for (const auto& capacity : space_.capacity_factor) {
+          for (const auto& [capacity, rebalancing] : choices(layout)) {
             point.capacity_factor = capacity;
+            point.rebalancing = rebalancing;
             for (const bool overlap : space_.overlap) {
               if (overlap && layout.ep == 1) continue;
               point.overlap = overlap;
@@ -94,6 +96,22 @@ class Search {
         }
       }
     }
+  }
+
+  /// Of capacity and of where experts work: on one rank there is nothing to rebalance.
+  std::vector<std::pair<std::optional<double>, std::string>> choices(
+      const PlanLayout& layout) const {
+    std::vector<std::pair<std::optional<double>, std::string>> all;
+    for (const auto& capacity : space_.capacity_factor) {
+      bool first = true;
+      for (const std::string& rebalancing : space_.rebalancing) {
+        if (layout.ep > 1)
+          all.emplace_back(capacity, rebalancing);
+        else if (std::exchange(first, false))
+          all.emplace_back(capacity, "none");
+      }
+    }
+    return all;
   }
 
   enum class Verdict { refused, does_not_fit, fits };

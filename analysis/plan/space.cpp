@@ -116,6 +116,7 @@ PlanSpace plan_space(const Scenario& scenario, int64_t gpus_per_node) {
   space.cpu_offload = {false};
   space.overlap = experts > 0 ? std::vector<bool>{false, true} : std::vector<bool>{false};
   space.capacity_factor = {model.moe_layer_config.capacity_factor};
+  space.rebalancing = {scenario.rebalancing.kind};
   return space;
 }
 
@@ -145,6 +146,8 @@ void narrow(PlanSpace& space, const Axis& axis) {
     space.recompute = of_choices(axis);
   else if (key == "model_config.moe_layer_config.capacity_factor")
     space.capacity_factor = factors(axis);
+  else if (key == "rebalancing.kind")
+    space.rebalancing = of_choices(axis);
   else
     throw Error(
         ErrorClass::configuration,
@@ -155,7 +158,8 @@ void narrow(PlanSpace& space, const Axis& axis) {
             "fsdp.sharding_strategy, fsdp.cpu_offload, pipeline_schedule, virtual_pipeline_size, "
             "comm_optimization.all_to_all_overlap (all of distributed_config), "
             "training_config.micro_batch_size, "
-            "training_config.recompute, model_config.moe_layer_config.capacity_factor",
+            "training_config.recompute, model_config.moe_layer_config.capacity_factor, "
+            "rebalancing.kind",
             key, ""));
 }
 
@@ -190,6 +194,15 @@ std::vector<PlanLayout> plan_layouts(const PlanSpace& space, const Scenario& sce
   return layouts;
 }
 
+namespace {
+int64_t redundant_experts(const Scenario& scenario, const PlanPoint& point) {
+  if (point.rebalancing != "replication") return 0;
+  const int64_t on_rank =
+      scenario.rebalancing.redundant_experts / scenario.distributed_config.expert_parallel_size;
+  return std::max<int64_t>(1, on_rank) * point.layout.ep;
+}
+}  // namespace
+
 Scenario planned(const Scenario& scenario, const PlanPoint& point) {
   Scenario s = scenario;
   DistributedConfig& d = s.distributed_config;
@@ -216,10 +229,13 @@ Scenario planned(const Scenario& scenario, const PlanPoint& point) {
   s.training_config.recompute = point.recompute;
   s.training_config.numerics = "none";
   s.model_config.moe_layer_config.capacity_factor = point.capacity_factor;
+  s.rebalancing.kind = point.rebalancing;
+  s.rebalancing.redundant_experts = redundant_experts(scenario, point);
   return s;
 }
 
-std::vector<std::string> plan_overrides(const PlanPoint& point, bool experts) {
+std::vector<std::string> plan_overrides(const Scenario& scenario, const PlanPoint& point) {
+  const bool experts = scenario.model_config.moe_layer_config.num_experts > 0;
   const PlanLayout& l = point.layout;
   std::vector<std::string> overrides;
   const auto set = [&](const std::string& key, const std::string& value) {
@@ -246,6 +262,10 @@ std::vector<std::string> plan_overrides(const PlanPoint& point, bool experts) {
   if (experts)
     set("model_config.moe_layer_config.capacity_factor",
         point.capacity_factor ? fmt::format("{}", *point.capacity_factor) : "null");
+  if (point.rebalancing != scenario.rebalancing.kind || point.rebalancing != "none")
+    set("rebalancing.kind", point.rebalancing);
+  if (point.rebalancing == "replication")
+    set("rebalancing.redundant_experts", number(redundant_experts(scenario, point)));
   return overrides;
 }
 

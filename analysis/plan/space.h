@@ -28,6 +28,8 @@ struct PlanPoint {
   bool cpu_offload = false;
   bool overlap = false;  ///< of the token exchange with the experts
   std::optional<double> capacity_factor;
+  /// rebalancing.kind; replication with as many replicas on each rank as the scenario has, or one.
+  std::string rebalancing = "none";
 };
 
 /// The values of every choice, each in the order in which it is tried.
@@ -38,12 +40,13 @@ struct PlanSpace {
   std::vector<int64_t> virtual_stages, micro_batch;
   std::vector<bool> cpu_offload, overlap;
   std::vector<std::optional<double>> capacity_factor;
+  std::vector<std::string> rebalancing;
 };
 
 /// Every size that may go with the scenario's world: TP up to a node's GPUs and PP up to the
 /// layers, both dividing; EP up to the experts; ETP as TP or 1; the sharding strategies of ZeRO 0
 /// to 3, and the hybrid one where there are several nodes; micro-batches of powers of two; the
-/// scenario's capacity factor.
+/// scenario's capacity factor and rebalancing.
 PlanSpace plan_space(const Scenario& scenario, int64_t gpus_per_node);
 
 /// Only these values of a key that a plan chooses. Throws Error(configuration) with the legal keys,
@@ -59,7 +62,7 @@ std::vector<PlanLayout> plan_layouts(const PlanSpace& space, const Scenario& sce
 
 /// The scenario trained that way, without numerics.
 Scenario planned(const Scenario& scenario, const PlanPoint& point);
-/// What a scenario file has to say for it: "key=value".
-std::vector<std::string> plan_overrides(const PlanPoint& point, bool experts);
+/// What a file that extends the scenario has to say for it: "key=value".
+std::vector<std::string> plan_overrides(const Scenario& scenario, const PlanPoint& point);
 
 }  // namespace moetwin

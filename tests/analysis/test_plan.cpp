@@ -4,6 +4,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <set>
 
 #include "analysis/plan/parallel.h"
@@ -133,6 +134,34 @@ TEST_CASE("a key can be held to some values") {
   CHECK_THROWS_AS(search_plan(scenario, space, {8, 2'000'000'000}, made_up), Error);
 }
 
+TEST_CASE("a plan may choose how experts are rebalanced") {
+  const Scenario scenario = small();
+  PlanSpace space = plan_space(scenario, 8);
+  CHECK(space.rebalancing == std::vector<std::string>{"none"});
+  narrow(space, parse_axis("rebalancing.kind=none,replication,spill"));
+  // Spilling gains a tenth of the step.
+  const EstimateStep estimate = [](const Scenario& s) {
+    PlanFigures f = made_up(s);
+    if (s.rebalancing.kind != "spill") return f;
+    f.step_seconds *= 0.9;
+    f.tokens_per_second /= 0.9;
+    return f;
+  };
+  const PlanSearch search = search_plan(scenario, space, {8, 2'000'000'000}, estimate);
+  std::map<std::string, int64_t> seen;
+  for (const PlanResult& r : search.fitting) {
+    ++seen[r.point.rebalancing];
+    if (r.point.layout.ep == 1) CHECK(r.point.rebalancing == "none");
+    if (r.point.rebalancing != "replication") continue;
+    // One replica on each rank.
+    CHECK(planned(scenario, r.point).rebalancing.redundant_experts == r.point.layout.ep);
+  }
+  CHECK(seen["none"] > 0);
+  CHECK(seen["replication"] > 0);
+  CHECK(seen["spill"] > 0);
+  CHECK_THROWS_AS(narrow(space, parse_axis("rebalancing.kind=some")), Error);
+}
+
 TEST_CASE("processes find what one search finds") {
   const Scenario scenario = small();
   const PlanSpace space = plan_space(scenario, 8);
@@ -145,8 +174,8 @@ TEST_CASE("processes find what one search finds") {
   CHECK(many.too_large == one.too_large);
   REQUIRE(many.fitting.size() == one.fitting.size());
   for (size_t i = 0; i < one.fitting.size(); ++i) {
-    CHECK(plan_overrides(many.fitting[i].point, true) ==
-          plan_overrides(one.fitting[i].point, true));
+    CHECK(plan_overrides(scenario, many.fitting[i].point) ==
+          plan_overrides(scenario, one.fitting[i].point));
     CHECK(many.fitting[i].figures.peak_bytes == one.fitting[i].figures.peak_bytes);
     CHECK(many.fitting[i].figures.parts.total() == one.fitting[i].figures.parts.total());
   }
