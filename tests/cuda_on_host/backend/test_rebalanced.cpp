@@ -11,7 +11,9 @@ using namespace moetwin::test;
 TEST_CASE("rebalanced layouts on both machines and on one rank", "[rebalanced]") {
   constexpr int64_t kSteps = 2;
   for (const RebalancedLayout& layout : rebalanced_layouts()) {
-    if (layout.layout.world() > 4 || layout.layout.pipeline != "none") continue;
+    // One of each kind: emulated arithmetic is slow, and with this seed no token is near a tie.
+    if (layout.layout.world() > 4 || layout.layout.dp > 1 || layout.layout.pipeline != "none")
+      continue;
     INFO(layout.name);
     const auto in_fp32 = [](Scenario s) {
       s.training_config.dtype = "fp32";  // real GPUs have no fp64
