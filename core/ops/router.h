@@ -69,9 +69,10 @@ struct ScriptedAttr {
   int64_t top_k = 1;
 };
 /// Assigns tokens to exactly the given counts: wanted i64 [E] (control), each at most T, sum at
-/// most k T. The assignments sorted by expert go to the tokens round-robin (assignment a to token a
-/// % T), so a token's experts differ; slots beyond the sum have id -1. weights 1/k, probs n_i/sum n
-/// (same for all tokens), counts i64 [E+1] (control) = wanted, 0.
+/// most k T. The assignments sorted by expert go to the tokens round-robin in DealtOrder
+/// (assignment a to the a % T-th token of it), so a token's experts differ and every stretch of
+/// tokens gets its share of every expert; slots beyond the sum have id -1. weights 1/k, probs
+/// n_i/sum n (same for all tokens), counts i64 [E+1] (control) = wanted, 0.
 OpCall router_scripted(const Tensor& wanted, const Tensor& probs, const Tensor& weights,
                        const Tensor& ids, const Tensor& counts, ScriptedAttr attr);
 

@@ -2,6 +2,7 @@
 
 #include "backends/cuda/ops/host.h"
 #include "backends/cuda/ops/upload.h"
+#include "core/ops/dealt_order.h"
 #include "core/ops/router.h"
 
 namespace moetwin::cuda_ops {
@@ -28,13 +29,13 @@ __global__ void scan_wanted(const int64_t* wanted, int64_t experts, int64_t* beg
   }
 }
 
-/// Assignment a goes to token a % T, slot a / T: so slot j of token t holds assignment j T + t.
+/// Assignment a goes to the token dealt to as number a % T, slot a / T.
 template <class T>
-__global__ void assign(const int64_t* begin, int32_t* ids, T* weights, int64_t tokens, int64_t k,
+__global__ void assign(const int64_t* begin, int32_t* ids, T* weights, DealtOrder order, int64_t k,
                        int64_t experts) {
   const int64_t sum = begin[experts];
-  for (int64_t i = grid_thread(); i < tokens * k; i += grid_threads()) {
-    const int64_t assignment = i % k * tokens + i / k;
+  for (int64_t i = grid_thread(); i < order.tokens * k; i += grid_threads()) {
+    const int64_t assignment = i % k * order.tokens + order.number(i / k);
     ids[i] = assignment < sum ? static_cast<int32_t>(find_group(begin, experts, assignment)) : -1;
     weights[i] = from_float<T>(static_cast<float>(1.0 / static_cast<double>(k)));
   }
@@ -85,13 +86,14 @@ void router_scripted(const OpCall& call, CudaLaunchContext& context) {
   const int64_t* wanted = data<const int64_t>(call[0]);
   if (tokens * k >= int64_t{1} << 31)
     throw Error(ErrorClass::internal, "assignments are numbered in 32 bits");
+  const DealtOrder order = DealtOrder::of(tokens);
   int64_t* begin = take<int64_t>(context, experts + 1);
   launch(scan_wanted, 1, kThreads, 0, context.stream, wanted, experts, begin,
          data<int64_t>(call[4]));
   with_real(call[1].dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     launch(assign<T>, blocks_for(tokens * k, kThreads, most_blocks(context)), kThreads, 0,
-           context.stream, begin, data<int32_t>(call[3]), data<T>(call[2]), tokens, k, experts);
+           context.stream, begin, data<int32_t>(call[3]), data<T>(call[2]), order, k, experts);
     launch(spread_probs<T>, blocks_for(tokens * experts, kThreads, most_blocks(context)), kThreads,
            0, context.stream, wanted, begin, data<T>(call[1]), tokens * experts, experts);
   });

@@ -1,6 +1,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/ops/dealt_order.h"
 #include "core/ops/dispatch.h"
 #include "core/ops/reference/block.h"
 #include "core/ops/reference/table.h"
@@ -8,23 +9,26 @@
 namespace moetwin::reference {
 namespace {
 
-/// How many of the assignments below `end`, dealt to T tokens in turn, meet tokens [first, last).
-int64_t dealt(int64_t end, int64_t tokens, int64_t first, int64_t last) {
-  return end / tokens * (last - first) + std::clamp(end % tokens - first, int64_t{0}, last - first);
+/// How many of the assignments below `end`, dealt to the tokens in their order, meet tokens [first,
+/// last).
+int64_t dealt(const DealtOrder& order, int64_t end, int64_t first, int64_t last) {
+  const int64_t rest = end % order.tokens;
+  return end / order.tokens * (last - first) + order.below(rest, last) - order.below(rest, first);
 }
 
-/// With numerics off only the counts are known: router_scripted deals them in turn. Chunks are in
-/// token order, so a capacity (lowest numbers first, all weights equal) fills the first ones.
+/// With numerics off only the counts are known: router_scripted deals them. Chunks are in token
+/// order, so a capacity (lowest numbers first, all weights equal) fills the first ones.
 void from_counts(const PlanAttr& a, int64_t tokens, const int64_t* counts, int64_t* kept) {
   const int64_t size = (tokens + a.chunks - 1) / a.chunks;
+  const DealtOrder order = DealtOrder::of(tokens);
   int64_t begin = 0;
   for (int64_t e = 0; e < a.experts; ++e) {
     int64_t left = a.capacity < 0 ? counts[e] : std::min(counts[e], a.capacity);
     for (int64_t c = 0; c < a.chunks; ++c) {
       const int64_t first = std::min(c * size, tokens), last = std::min(first + size, tokens);
       const int64_t n = tokens == 0 ? 0
-                                    : dealt(begin + counts[e], tokens, first, last) -
-                                          dealt(begin, tokens, first, last);
+                                    : dealt(order, begin + counts[e], first, last) -
+                                          dealt(order, begin, first, last);
       kept[e * a.chunks + c] = std::min(n, left);
       left -= kept[e * a.chunks + c];
     }

@@ -1,5 +1,6 @@
 #include <string>
 
+#include "core/ops/dealt_order.h"
 #include "core/ops/reference/block.h"
 #include "core/ops/reference/table.h"
 #include "core/ops/router.h"
@@ -28,10 +29,11 @@ void router_scripted(const ReferenceCall& call) {
   if (call[3].data) {
     int32_t* ids = call[3].as<int32_t>();
     std::fill_n(ids, tokens * k, int32_t{-1});
+    const DealtOrder order = DealtOrder::of(tokens);
     int64_t a = 0;
     for (int64_t e = 0; e < experts; ++e)
       for (int64_t i = 0; i < wanted[e]; ++i, ++a)
-        ids[a % tokens * k + a / tokens] = static_cast<int32_t>(e);
+        ids[order.token(a % tokens) * k + a / tokens] = static_cast<int32_t>(e);
   }
   with_compute(call[1].dtype, [&]<class C>(C) {
     const Scratch<C> row(std::max(experts, k));
