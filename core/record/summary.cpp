@@ -16,6 +16,7 @@ constexpr int kLabel = 18;       // columns of the left margin
 constexpr int kLayersShown = 8;  // MoE layers on one screen
 constexpr int kGroupsShown = 4;
 constexpr size_t kOpsShown = 12;
+constexpr size_t kVerdictsShown = 3;  // of a kind: layers alike
 
 /// Lines under headings, wrapped at the width.
 class Screen {
@@ -308,6 +309,28 @@ void routing(Screen& screen, const Report& r) {
   screen.say("Auxiliary losses", pieces);
 }
 
+/// Of each kind the first layers, and in how many more it is found.
+void verdicts(Screen& screen, const Report& r) {
+  if (!r.verdicts.empty()) screen.heading("Verdicts");
+  size_t of_kind = 0;
+  for (size_t i = 0; i < r.verdicts.size(); ++i) {
+    const Verdict& verdict = r.verdicts[i];
+    of_kind = i > 0 && r.verdicts[i - 1].kind == verdict.kind ? of_kind + 1 : 0;
+    const bool more = i + 1 < r.verdicts.size() && r.verdicts[i + 1].kind == verdict.kind;
+    if (of_kind < kVerdictsShown) {
+      const std::string place = verdict_place(verdict);
+      if (!place.empty()) screen.words(verdict.kind, place);
+      screen.words(place.empty() ? verdict.kind : "", verdict.evidence + ".");
+    } else if (!more) {
+      screen.words("", fmt::format("And in {} more layers: see report.json, or moetwin diagnose.",
+                                   of_kind + 1 - kVerdictsShown));
+    }
+    // Once for all layers of a kind.
+    if (!verdict.advice.empty() && !(more && r.verdicts[i + 1].advice == verdict.advice))
+      screen.words("", "What helps: " + verdict.advice + ".");
+  }
+}
+
 }  // namespace
 
 std::string summary(const Report& r, const ScreenStyle& style) {
@@ -326,16 +349,7 @@ std::string summary(const Report& r, const ScreenStyle& style) {
     screen.line("");
     screen.words("Ended by", r.error);
   }
-  if (!r.verdicts.empty()) screen.heading("Verdicts");
-  for (const Verdict& verdict : r.verdicts) {
-    const std::string place = verdict_place(verdict);
-    if (!place.empty()) screen.words(verdict.kind, place);
-    screen.words(place.empty() ? verdict.kind : "", verdict.evidence + ".");
-    // Once for all layers of a kind.
-    const bool more = &verdict != &r.verdicts.back() && (&verdict)[1].kind == verdict.kind &&
-                      (&verdict)[1].advice == verdict.advice;
-    if (!verdict.advice.empty() && !more) screen.words("", "What helps: " + verdict.advice + ".");
-  }
+  verdicts(screen, r);
   if (!r.notes.empty()) screen.line("");
   for (const std::string& note : r.notes) screen.words("Note", note);
   return screen.text();

@@ -65,6 +65,29 @@ TEST_CASE("large jobs keep to one screen and to its width, and say what is wrong
   if (std::getenv("MOETWIN_SHOW")) std::fputs(text.c_str(), stdout);
 }
 
+TEST_CASE("of layers alike the first few are told, and how many there are") {
+  MadeUp made(8, 2, 4, 16);
+  Report report = report_of(made, made.info(""), 1);
+  report.verdicts.clear();
+  for (int64_t layer = 0; layer < 16; ++layer) {
+    Verdict v;
+    v.kind = "imbalanced";
+    v.layer = layer;
+    v.evidence = "load CV 1.20";
+    v.advice = "raise the balance loss";
+    report.verdicts.push_back(v);
+  }
+  const std::string text = summary(report, {false});
+  CHECK_THAT(text, Contains("layer 2") && Contains("And in 13 more layers"));
+  const size_t evidence = text.find("load CV 1.20"), help = text.find("raise the balance loss");
+  CHECK(evidence < help);
+  CHECK(text.find("raise the balance loss", help + 1) == std::string::npos);
+  size_t told = 0;
+  for (size_t at = evidence; at != std::string::npos; at = text.find("load CV 1.20", at + 1))
+    ++told;
+  CHECK(told == 3);
+}
+
 TEST_CASE("bars and sparklines") {
   CHECK(bar(0.5, 4, {}) == "██");
   CHECK(bar(0.28125, 4, {}) == "█▏");  // 9 eighths of a column
