@@ -101,8 +101,8 @@ std::vector<NamedPart> named_parts(const Parameter& p, int64_t experts, int64_t 
   for (int64_t at = begin; at < begin + count;) {
     const int64_t index = at / elements, end = std::min(begin + count, (index + 1) * elements);
     NamedPart named;
-    const int64_t expert = p.experts.empty() ? p.offset[axis] / extent + index
-                                             : p.experts[static_cast<size_t>(index)];
+    const int64_t expert =
+        p.experts.empty() ? p.offset[axis] / extent + index : p.experts[static_cast<size_t>(index)];
     named.name = p.name.substr(0, dot + 1) + std::to_string(expert) + p.name.substr(dot);
     named.part = {p.global, p.offset, p.local, at - index * elements, end - at};
     named.part.global[axis] = named.part.local[axis] = extent;
