@@ -59,10 +59,6 @@ Tensor Bench::drawn(const Shape& shape, DType dtype) {
   return tensor;
 }
 
-// Single launches keep the clock that passes of a training do not (gpu.sustained_clock): the phase
-// is none of theirs.
-constexpr Phase kMeasured = Phase::optimizer;
-
 double Bench::seconds_in_phase(const Profile& profile) {
   double seconds = 0;
   for (const Interval& i : profile.intervals)
