@@ -20,7 +20,7 @@ FrameworkCosts framework_costs(KernelClass kernel_class) {
       // not tell them apart: 3.3 ms (1,024 wide, micro-batch 2) and 3.5 ms (2,048 wide, 1) at TP 1.
       c.kernel_seconds = c.collective_seconds = Seconds(105e-6);
       c.backward_kernel_seconds = Seconds(40e-6);
-      // DT-VTRAIN-SINGLE, even rows: with 2 and with 4 stages alike a micro-batch of small models
+      // DT-VTRAIN-SINGLE, all rows: with 2 and with 4 stages alike a micro-batch of small models
       // takes 4.7 ms more than its layers do without stages.
       c.stage_pass_seconds = Seconds(2.35e-3);
       c.memory_bytes = 500 * kMiB;  // PyTorch before lazy loading: all its kernels

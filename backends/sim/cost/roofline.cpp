@@ -27,7 +27,7 @@ int64_t misaligned(const KernelWork& work) {
   return both < kAligned ? both : 0;
 }
 
-/// Of the vector peak, for each element a load. DT-BLOOMPRE, even rows: such products run at 6 and
+/// Of the vector peak, for each element a load. DT-BLOOMPRE, all rows: such products run at 6 and
 /// 13 TFLOP/s with heads of 150 and 108 elements.
 constexpr double kMisalignedShare = 0.17;
 
