@@ -1,6 +1,7 @@
 #include "core/moe/rebalancing/plan.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "core/base/error.h"
 
@@ -26,6 +27,13 @@ GroupCounts GroupCounts::by_place(const std::vector<int64_t>& places) const {
         moved.rows[static_cast<size_t>((s * experts + places[static_cast<size_t>(e)]) * chunks +
                                        c)] = at(s, e, c);
   return moved;
+}
+
+std::vector<int64_t> GroupCounts::heaviest_first() const {
+  std::vector<int64_t> order(static_cast<size_t>(experts));
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return of(a) > of(b); });
+  return order;
 }
 
 std::vector<int64_t> GroupCounts::at_home() const {

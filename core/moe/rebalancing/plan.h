@@ -26,6 +26,8 @@ struct GroupCounts {
   GroupCounts by_place(const std::vector<int64_t>& places) const;
   /// Rows that ranks work on where nothing moves.
   std::vector<int64_t> at_home() const;
+  /// Experts by their rows; of equally many the lower first.
+  std::vector<int64_t> heaviest_first() const;
 };
 
 /// Part of an expert's rows.

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <numeric>
 
 #include "core/moe/rebalancing/policy.h"
 
@@ -18,10 +17,7 @@ class Shadowing : public RebalancingPolicy {
     std::vector<int64_t> load = counts.at_home(), received = load;
     for (int64_t e = 0; e < counts.experts; ++e)
       received[at(counts.home(e))] -= counts.from(counts.home(e), e);
-    std::vector<int64_t> order(at(counts.experts));
-    std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(),
-                     [&](int64_t a, int64_t b) { return counts.of(a) > counts.of(b); });
+    const std::vector<int64_t> order = counts.heaviest_first();
     double latency = latency_of(load, received, 0);
     for (size_t shadowed = 0; shadowed < order.size(); ++shadowed) {
       const int64_t e = order[shadowed], home = counts.home(e);

@@ -24,10 +24,7 @@ class Spill : public RebalancingPolicy {
     if (most <= config_.imbalance_threshold * mean) return plan;
     const auto limit = static_cast<int64_t>(std::ceil(config_.tokens_factor * mean));
     const auto room = [&](int64_t r) { return limit - assigned[at(r)] - pending[at(r)]; };
-    std::vector<int64_t> order(at(counts.experts));
-    std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(),
-                     [&](int64_t a, int64_t b) { return counts.of(a) > counts.of(b); });
+    const std::vector<int64_t> order = counts.heaviest_first();
     for (const int64_t e : order) {
       const int64_t home = counts.home(e), rows = counts.of(e);
       pending[at(home)] -= rows;
