@@ -1,6 +1,7 @@
 #include "core/moe/rebalancing/guests.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/ops/dispatch.h"
 #include "core/ops/elementwise.h"
@@ -38,21 +39,27 @@ Stretches by_home(const std::vector<int64_t>& experts, int64_t ranks, int64_t lo
   return s;
 }
 
+/// Who gets which of this rank's experts: how many by rank, and their places here in that order.
+std::pair<Stretches, std::vector<int64_t>> by_guest(const ExpertPlan& plan, int64_t ranks,
+                                                    int64_t me, int64_t local) {
+  Stretches stretches;
+  std::vector<int64_t> slots;
+  for (int64_t r = 0; r < ranks; ++r) {
+    int64_t n = 0;
+    for (const int64_t e : plan.guests[static_cast<size_t>(r)])
+      if (e / local == me) slots.push_back(e % local), ++n;
+    stretches.add(n);
+  }
+  return {std::move(stretches), std::move(slots)};
+}
+
 }  // namespace
 
 void GuestExchange::send_weights(Context& context, const ExpertPlan& plan, int64_t local,
                                  Guests& guests, std::vector<Tensor>& packed) const {
   const int64_t ranks = ep_.size(), me = ep_.rank();
   const Stream stream = context.streams.dispatch;
-  // Who gets which of this rank's experts.
-  Stretches out;
-  std::vector<int64_t> slots;
-  for (int64_t r = 0; r < ranks; ++r) {
-    int64_t n = 0;
-    for (const int64_t e : plan.guests[static_cast<size_t>(r)])
-      if (e / local == me) slots.push_back(e % local), ++n;
-    out.add(n);
-  }
+  const auto [out, slots] = by_guest(plan, ranks, me, local);
   const Stretches in = by_home(mine(plan), ranks, local);
   // Neighbours can be sent as they lie.
   bool neighbours = true;
@@ -152,14 +159,7 @@ ReturningGradients GuestExchange::give_back(Context& context, const ExpertPlan& 
     return returning;
   }
   const Stretches out = by_home(mine(plan), ranks, local);
-  Stretches in;
-  std::vector<int64_t> slots;
-  for (int64_t r = 0; r < ranks; ++r) {
-    int64_t n = 0;
-    for (const int64_t e : plan.guests[static_cast<size_t>(r)])
-      if (e / local == me) slots.push_back(e % local), ++n;
-    in.add(n);
-  }
+  const auto [in, slots] = by_guest(plan, ranks, me, local);
   std::vector<Tensor> arriving;
   for (const Parameter* p : parameters_)
     arriving.push_back(context.memory.allocate({in.end, p->elements() / local}, p->gradient.dtype,
