@@ -7,8 +7,8 @@
 #include <cstdlib>
 #include <map>
 
+#include "tests/equivalence/same_training.h"
 #include "tests/equivalence/sharded_layouts.h"
-#include "tests/support/train_run.h"
 
 using namespace moetwin;
 using namespace moetwin::test;
@@ -31,12 +31,6 @@ const std::vector<ShardedLayout>& layouts_under_test() {
   return layouts;
 }
 
-void check_replicas(const TrainResult& result) {
-  std::map<std::string, uint64_t> first;
-  for (const auto& of_rank : result.checksums)
-    for (const auto& [name, hash] : of_rank) CHECK(first.emplace(name, hash).first->second == hash);
-}
-
 void check_shard(size_t shard) {
   std::map<std::string, TrainResult> references;
   const std::vector<ShardedLayout>& layouts = layouts_under_test();
@@ -57,20 +51,9 @@ void check_shard(size_t shard) {
     };
     const TrainResult result = train_in_child(layouts[i].scenario(kSteps), options);
     const TrainResult& expected = reference->second;
-    const Distance gradients = distance(result.gradients, expected.gradients);
-    CAPTURE(gradients.where);
-    CHECK(gradients.value <= 1e-9);
-    const Distance parameters = distance(result.parameters, expected.parameters);
-    CAPTURE(parameters.where);
-    CHECK(parameters.value <= 1e-9);
-    CHECK(result.counts == expected.counts);
-    REQUIRE(result.losses.size() == kSteps);
-    for (size_t s = 0; s < kSteps; ++s) {
-      CHECK(result.losses[s] == Approx(expected.losses[s]).epsilon(1e-9));
-      CHECK(result.gradient_norms[s] == Approx(expected.gradient_norms[s]).epsilon(1e-9));
-      CHECK(expected.gradient_norms[s] > 0.05);  // clipping is active
-    }
-    check_replicas(result);
+    check_same_training(result, expected, kSteps);
+    // Clipping is active.
+    for (const double norm : expected.gradient_norms) CHECK(norm > 0.05);
   }
 }
 

@@ -3,10 +3,9 @@
 
 #include <atomic>
 #include <catch2/catch.hpp>
-#include <map>
 
 #include "tests/equivalence/rebalanced_layouts.h"
-#include "tests/support/train_run.h"
+#include "tests/equivalence/same_training.h"
 
 using namespace moetwin;
 using namespace moetwin::test;
@@ -35,21 +34,7 @@ void check(const RebalancedLayout& layout) {
     return std::to_string(moved.weights) + " " + std::to_string(moved.gradients);
   };
   const TrainResult result = train_in_child(layout.scenario(kSteps), options);
-  const Distance gradients = distance(result.gradients, one.gradients);
-  CAPTURE(gradients.where);
-  CHECK(gradients.value <= 1e-9);
-  const Distance parameters = distance(result.parameters, one.parameters);
-  CAPTURE(parameters.where);
-  CHECK(parameters.value <= 1e-9);
-  CHECK(result.counts == one.counts);
-  REQUIRE(result.losses.size() == kSteps);
-  for (size_t s = 0; s < kSteps; ++s) {
-    CHECK(result.losses[s] == Approx(one.losses[s]).epsilon(1e-9));
-    CHECK(result.gradient_norms[s] == Approx(one.gradient_norms[s]).epsilon(1e-9));
-  }
-  std::map<std::string, uint64_t> first;
-  for (const auto& of_rank : result.checksums)
-    for (const auto& [name, hash] : of_rank) CHECK(first.emplace(name, hash).first->second == hash);
+  check_same_training(result, one, kSteps);
   CAPTURE(result.text);
   CHECK(std::stoll(result.text) > 0);
   // Whose home has moved does not give anything back.
