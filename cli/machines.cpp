@@ -145,7 +145,13 @@ Machine make_machine(const Scenario& scenario, const MachineOptions& options,
   sim.profile_directories = shipped_directories(scenario, "clusters");
   sim.references = [isa = best_isa()](const Op& op) { return reference_of(op, isa); };
   Machine machine;
-  machine.cluster = make_sim_cluster(scenario, sim);
+  auto cluster = make_sim_cluster(scenario, sim);
+  machine.train = [&modelled = *cluster](const Scenario& s, const Grid& grid,
+                                         const TrainerServices& services,
+                                         const std::function<void()>& begun) {
+    modelled.train(s, grid, services, begun);
+  };
+  machine.cluster = std::move(cluster);
   machine.local_ranks = scenario.distributed_config.world_size;
   machine.gather = [](const std::string& mine) { return std::vector<std::string>{mine}; };
   return machine;

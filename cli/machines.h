@@ -18,8 +18,8 @@
 namespace moetwin {
 
 struct MachineOptions {
-  std::string backend = "sim";  ///< sim | cuda
-  int threads = 0;              ///< workers for the modelled machine's arithmetic; 0: all cores
+  std::string backend = "sim";   ///< sim | cuda
+  int threads = 0;               ///< workers for the modelled machine's arithmetic; 0: all cores
 };
 
 /// The profile of the machine that a scenario is modelled on.
@@ -31,6 +31,11 @@ struct Machine {
   /// Instead of cluster->run(train_rank): hands estimates of the steps to the record. Null: nothing
   /// is estimated.
   std::function<void(const Scenario&, const Grid&, const TrainerServices&)> estimate;
+  /// Instead of cluster->run(train_rank), where a machine has a shorter way to the same; the last
+  /// argument is called on a rank before anything else. Null: there is none.
+  std::function<void(const Scenario&, const Grid&, const TrainerServices&,
+                     const std::function<void()>&)>
+      train;
   /// Rank 0 is here: this process keeps the record and speaks to the user.
   bool is_first = true;
   int64_t local_ranks = 0;  ///< that this process drives

@@ -279,16 +279,22 @@ int run(RunArguments a, const Output& output) {
       std::signal(SIGTERM, remember_signal);
       std::signal(SIGINT, remember_signal);
       machine.estimate(scenario, grid, services);
-    } else
-      cluster->run([&](Backend& device) {
+    } else {
+      const auto begun = [&] {
         // Here and not earlier: SimGrid's engine installs a handler of its own when it starts.
-        if (device.properties().rank == 0) {
-          std::signal(SIGTERM, remember_signal);
-          std::signal(SIGINT, remember_signal);
-        }
+        std::signal(SIGTERM, remember_signal);
+        std::signal(SIGINT, remember_signal);
         std::call_once(agreed, [&] { agree(resumed.get(), writer.get(), machine); });
-        train_rank(device, scenario, grid, services);
-      });
+      };
+      if (machine.train)
+        machine.train(scenario, grid, services, begun);
+      else
+        cluster->run([&](Backend& device) {
+          if (device.properties().rank == 0) begun();
+          std::call_once(agreed, [&] { agree(resumed.get(), writer.get(), machine); });
+          train_rank(device, scenario, grid, services);
+        });
+    }
   } catch (const std::exception& error) {
     // The steps before are what a user looks at to find out why.
     RunEnd end = end_of_run();
@@ -364,7 +370,6 @@ void add_run(CLI::App& app, Action& action) {
       "  moetwin run scenarios/seed-high-ep.json --numerics none\n"
       "  moetwin run scenarios/quickstart.json --set training_config.steps=50 --out runs/short\n"
       "  moetwin run --resume runs/short --set training_config.steps=100\n"
-
       "  moetwin run scenarios/routing-oscillation.json --stop-on oscillating,diverging");
   verb->callback([a, &action] { action = [a](const Output& output) { return run(*a, output); }; });
 }

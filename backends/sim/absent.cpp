@@ -4,14 +4,14 @@
 
 namespace moetwin {
 
-std::unique_ptr<Cluster> make_sim_cluster(const Scenario&, const SimOptions&) {
+std::unique_ptr<ModelledCluster> make_sim_cluster(const Scenario&, const SimOptions&) {
   throw Error(ErrorClass::configuration,
               "--backend sim: this program was built without the modelled cluster; legal: "
               "--backend cuda");
 }
 
-std::unique_ptr<Cluster> make_sim_cluster(const Scenario& scenario, ClusterProfile,
-                                          const SimOptions& options) {
+std::unique_ptr<ModelledCluster> make_sim_cluster(const Scenario& scenario, ClusterProfile,
+                                                  const SimOptions& options) {
   return make_sim_cluster(scenario, options);
 }
 

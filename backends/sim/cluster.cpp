@@ -4,12 +4,14 @@
 
 #include <filesystem>
 
+#include "backends/sim/alike/shared_run.h"
 #include "backends/sim/cluster/machine.h"
 #include "backends/sim/runtime/platform_file.h"
 #include "backends/sim/runtime/sim_backend.h"
 #include "backends/sim/runtime/simulation.h"
 #include "core/base/error.h"
 #include "core/device/checked.h"
+#include "core/train/train.h"
 
 namespace moetwin {
 namespace {
@@ -24,7 +26,7 @@ Fidelity parse_fidelity(const std::string& name) {
                               : ""));
 }
 
-class SimCluster : public Cluster {
+class SimCluster : public ModelledCluster {
  public:
   SimCluster(const Scenario& scenario, ClusterProfile profile, SimOptions options)
       : options_(std::move(options)),
@@ -97,6 +99,23 @@ class SimCluster : public Cluster {
     Simulation(machine_, settings_, options_).run(program);
   }
 
+  void train(const Scenario& scenario, const Grid& grid, const TrainerServices& services,
+             const std::function<void()>& begun) override {
+    const AlikeRanks alike(scenario, grid);
+    const bool watched = services.checkpoints || services.resume || services.data ||
+                         services.hooks.after_gradients || services.hooks.after_step;
+    const bool shares = options_.share_programs && !options_.wrap && !watched;
+    if (shares && alike.any()) {
+      Simulation simulation(machine_, settings_, options_);
+      run_shared(simulation, scenario, grid, alike, services, begun, nullptr);
+      return;
+    }
+    run([&](Backend& device) {
+      if (device.properties().rank == 0 && begun) begun();
+      train_rank(device, scenario, grid, services);
+    });
+  }
+
  private:
   SimOptions options_;
   Machine machine_;
@@ -105,8 +124,8 @@ class SimCluster : public Cluster {
 
 }  // namespace
 
-std::unique_ptr<Cluster> make_sim_cluster(const Scenario& scenario, ClusterProfile profile,
-                                          const SimOptions& options) {
+std::unique_ptr<ModelledCluster> make_sim_cluster(const Scenario& scenario, ClusterProfile profile,
+                                                  const SimOptions& options) {
   if (FabricProfile& fabric = profile.fabric; fabric.kind == FabricKind::platform) {
     const int64_t world = scenario.distributed_config.world_size;
     std::filesystem::path file = fabric.platform_file;  // beside the profile that names it
@@ -118,7 +137,8 @@ std::unique_ptr<Cluster> make_sim_cluster(const Scenario& scenario, ClusterProfi
   return std::make_unique<SimCluster>(scenario, std::move(profile), options);
 }
 
-std::unique_ptr<Cluster> make_sim_cluster(const Scenario& scenario, const SimOptions& options) {
+std::unique_ptr<ModelledCluster> make_sim_cluster(const Scenario& scenario,
+                                                  const SimOptions& options) {
   std::vector<std::string> directories = options.profile_directories;
   if (!scenario.path.empty())
     directories.push_back(std::filesystem::path(scenario.path).parent_path().string());

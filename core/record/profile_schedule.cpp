@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/record/timeline.h"
+
 namespace moetwin {
 
 ProfileAction profile_action(const ProfileConfig& profile, int64_t step) {
@@ -23,6 +25,10 @@ bool in_timeline(const Scenario& scenario, int64_t step) {
 bool traced(const Scenario& scenario, int64_t step) {
   return profile_action(scenario.profile, step) != ProfileAction::none ||
          in_timeline(scenario, step);
+}
+
+bool shows_ops(const Scenario& scenario, int64_t step, int64_t rank) {
+  return rank < kTimelineRanks || profile_action(scenario.profile, step) != ProfileAction::none;
 }
 
 }  // namespace moetwin

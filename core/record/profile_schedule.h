@@ -24,5 +24,8 @@ bool in_timeline(const Scenario& scenario, int64_t step);
 
 /// Whether the machine is asked for every op of this step: what RunSink::wants_detail answers.
 bool traced(const Scenario& scenario, int64_t step);
+/// Ranks that no timeline shows are asked for every op only where a profile counts them all: of
+/// thousands of ranks the ops of one step fill gigabytes.
+bool shows_ops(const Scenario& scenario, int64_t step, int64_t rank);
 
 }  // namespace moetwin

@@ -1,5 +1,6 @@
 #include "core/record/timeline.h"
 
+#include <fmt/compile.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -26,13 +27,14 @@ std::string timeline_events(int64_t rank, int64_t step, const Profile& profile) 
   fmt::memory_buffer out;
   for (const Interval* i : sorted) {
     const std::string name = i->name[0] ? i->name : activity_name(i->activity);
-    fmt::format_to(
-        std::back_inserter(out),
-        ",\n{{\"name\":{},\"cat\":\"{}\",\"ph\":\"X\",\"pid\":{},\"tid\":{},\"ts\":{},\"dur\":{},"
-        "\"args\":{{\"step\":{},\"phase\":\"{}\",\"bytes\":{}{}}}}}",
-        json_string(name), activity_name(i->activity), rank, i->stream + 1, microseconds(i->start),
-        microseconds(i->end - i->start), step, phase_name(i->phase), i->bytes,
-        i->group[0] ? ",\"group\":" + json_string(i->group) : std::string());
+    fmt::format_to(std::back_inserter(out),
+                   FMT_COMPILE(",\n{{\"name\":{},\"cat\":\"{}\",\"ph\":\"X\",\"pid\":{},\"tid\":{},"
+                               "\"ts\":{},\"dur\":{},"
+                               "\"args\":{{\"step\":{},\"phase\":\"{}\",\"bytes\":{}{}}}}}"),
+                   json_string(name), activity_name(i->activity), rank, i->stream + 1,
+                   microseconds(i->start), microseconds(i->end - i->start), step,
+                   phase_name(i->phase), i->bytes,
+                   i->group[0] ? ",\"group\":" + json_string(i->group) : std::string());
   }
   return fmt::to_string(out);
 }

@@ -8,7 +8,6 @@
 #include "core/base/error.h"
 #include "core/ops/elementwise.h"
 #include "core/record/profile_schedule.h"
-#include "core/record/timeline.h"
 
 namespace moetwin {
 
@@ -19,11 +18,6 @@ Context make_context(Backend& device, Allocator& memory, const TrainingConfig& c
   c.streams.dispatch = device.stream("dispatch");
   c.streams.reduction = device.stream("reduction");
   return c;
-}
-/// Ranks that no timeline shows are asked for every op only where a profile counts them all: of
-/// thousands of ranks the ops of one step fill gigabytes.
-bool shows_ops(const Scenario& scenario, int64_t step, int64_t rank) {
-  return rank < kTimelineRanks || profile_action(scenario.profile, step) != ProfileAction::none;
 }
 }  // namespace
 

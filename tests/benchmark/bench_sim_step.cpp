@@ -1,10 +1,19 @@
 // What a modelled step costs: 1,024 ranks x 32 layers without numerics, per layer 80 launches of
 // one kernel and 4 collectives (two all-to-alls, two all-reduces) in groups of 8, and one
 // all-reduce over everybody at the end. `launches` and `collectives` are per second of wall time.
+// And what the training program itself costs: the step of scenarios/scale-64-experts.json.
 #include <benchmark/benchmark.h>
 #include <sys/resource.h>
 
+#include <chrono>
+#include <functional>
+#include <string>
+
 #include "backends/sim/cluster.h"
+#include "core/ops/isa.h"
+#include "core/record/recorder.h"
+#include "core/scenario/read.h"
+#include "core/train/trainer.h"
 #include "tests/support/in_child.h"
 
 namespace {
@@ -105,11 +114,12 @@ double collective(int64_t world, bool exchange) {
   return end;
 }
 
-void one(benchmark::State& state, bool exchange) {
+/// What children use of CPU time and memory while `body` runs.
+void measure(benchmark::State& state, const std::function<double()>& body) {
   double end = 0;
   rusage before{}, after{};
   getrusage(RUSAGE_CHILDREN, &before);
-  for (auto run : state) end = test::in_child([&] { return collective(state.range(0), exchange); });
+  for (auto run : state) end = test::in_child(body, {std::chrono::minutes(20)});
   getrusage(RUSAGE_CHILDREN, &after);
   const auto seconds = [](const rusage& r) {
     return static_cast<double>(r.ru_utime.tv_sec + r.ru_stime.tv_sec) +
@@ -120,8 +130,12 @@ void one(benchmark::State& state, bool exchange) {
       (seconds(after) - seconds(before)) / static_cast<double>(state.iterations());
   state.counters["peak_MB"] = static_cast<double>(after.ru_maxrss) / 1e3;
 }
-void all_to_all_64_MiB(benchmark::State& state) { one(state, true); }
-void ring_all_reduce_64_MiB(benchmark::State& state) { one(state, false); }
+void all_to_all_64_MiB(benchmark::State& state) {
+  measure(state, [&] { return collective(state.range(0), true); });
+}
+void ring_all_reduce_64_MiB(benchmark::State& state) {
+  measure(state, [&] { return collective(state.range(0), false); });
+}
 BENCHMARK(ring_all_reduce_64_MiB)
     ->Arg(1024)
     ->Unit(benchmark::kSecond)
@@ -149,6 +163,40 @@ void whole_step(benchmark::State& state) { simulate(state, true, true); }
 BENCHMARK(launches_only)->Arg(1024)->Unit(benchmark::kSecond)->UseRealTime();
 BENCHMARK(collectives_only)->Arg(1024)->Unit(benchmark::kSecond)->UseRealTime();
 BENCHMARK(whole_step)->Arg(8)->Arg(64)->Arg(1024)->Unit(benchmark::kSecond)->UseRealTime();
+
+/// The step as `moetwin run scenarios/scale-64-experts.json --gpus N` has it, without files.
+double training(int64_t gpus) {
+  const std::string n = std::to_string(gpus);
+  const Scenario scenario =
+      read_scenario(std::string(MOETWIN_SOURCE_SCENARIOS) + "/scale-64-experts.json",
+                    {"distributed_config.world_size=" + n, "training_config.global_batch_size=" + n,
+                     "distributed_config.data_parallel_size=" + std::to_string(gpus / 8)});
+  const Grid grid(scenario.distributed_config, scenario.model_config.moe_layer_config.num_experts,
+                  scenario.model_config.expert_width());
+  SimOptions options;
+  options.profile_directories = {BENCHMARK_CLUSTERS};
+  options.references = [isa = best_isa()](const Op& op) { return reference_of(op, isa); };
+  const auto cluster = make_sim_cluster(scenario, options);
+  RunInfo info;
+  info.device = cluster->device();
+  Recorder recorder(scenario, grid, info);
+  TrainerServices services;
+  services.recorder = &recorder;
+  cluster->train(scenario, grid, services, nullptr);
+  return recorder.finish({}).step_seconds_median;
+}
+// The largest first would hide the memory of the others: ru_maxrss is of all children so far.
+void training_step(benchmark::State& state) {
+  measure(state, [&] { return training(state.range(0)); });
+}
+BENCHMARK(training_step)
+    ->Arg(64)
+    ->Arg(1024)
+    ->Arg(4096)
+    ->Arg(16384)
+    ->Unit(benchmark::kSecond)
+    ->UseRealTime()
+    ->Iterations(1);
 
 }  // namespace
 

@@ -60,7 +60,8 @@ Actors::Actors(const Machine& machine, Settings settings)
 
 Actors::~Actors() = default;
 
-void Actors::run(const std::function<void(int64_t)>& body, const std::function<void()>& deadlock,
+void Actors::run(const std::function<void(int64_t)>& body, int64_t beside,
+                 const std::function<void()>& deadlock,
                  const std::function<void(std::exception_ptr)>& failed) {
   if (s4u::Engine::is_initialized())
     throw Error(ErrorClass::internal,
@@ -99,18 +100,21 @@ void Actors::run(const std::function<void(int64_t)>& body, const std::function<v
   zone->seal();
   inside_->failed = failed;
   const int64_t world = inside_->machine.world();
-  for (int64_t rank = 0; rank < world; ++rank) inside_->wakes.push_back(s4u::Semaphore::create(0));
-  for (int64_t rank = 0; rank < world; ++rank)
-    s4u::Actor::create(fmt::format("rank {}", rank), inside_->control,
-                       [this, rank, &body] { inside_->guarded([&] { body(rank); }); });
+  for (int64_t i = 0; i < world + beside; ++i) inside_->wakes.push_back(s4u::Semaphore::create(0));
+  for (int64_t i = 0; i < world + beside; ++i) {
+    const auto actor =
+        s4u::Actor::create(i < world ? fmt::format("rank {}", i) : "beside", inside_->control,
+                           [this, i, &body] { inside_->guarded([&] { body(i); }); });
+    if (i >= world) actor->daemonize();
+  }
   engine->run();
   inside_->idle.clear();
   inside_->helpers.clear();
   inside_->wakes.clear();
 }
 
-void Actors::block(int64_t rank) { inside_->wakes[static_cast<size_t>(rank)]->acquire(); }
-void Actors::wake(int64_t rank) { inside_->wakes[static_cast<size_t>(rank)]->release(); }
+void Actors::block(int64_t actor) { inside_->wakes[static_cast<size_t>(actor)]->acquire(); }
+void Actors::wake(int64_t actor) { inside_->wakes[static_cast<size_t>(actor)]->release(); }
 double Actors::clock() const { return s4u::Engine::get_clock(); }
 void Actors::kill_others() { s4u::Actor::kill_all(); }
 

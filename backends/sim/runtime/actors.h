@@ -36,16 +36,18 @@ class Actors {
   Actors(const Actors&) = delete;
   Actors& operator=(const Actors&) = delete;
 
-  /// Runs `body(rank)` on one actor per rank until all have ended. `deadlock` is called when none
-  /// can go on; they are killed after it. `failed` is called with an exception that left a body or
-  /// a helper; it should call kill_others().
-  void run(const std::function<void(int64_t)>& body, const std::function<void()>& deadlock,
+  /// Runs `body(rank)` on one actor per rank until all have ended, and beside them `body(world +
+  /// i)` for i below `beside`, which need not end. `deadlock` is called when none can go on; they
+  /// are killed after it. `failed` is called with an exception that left a body or a helper; it
+  /// should call kill_others().
+  void run(const std::function<void(int64_t)>& body, int64_t beside,
+           const std::function<void()>& deadlock,
            const std::function<void(std::exception_ptr)>& failed);
 
-  // What follows is called from actors.
-  /// Waits for wake(rank), or returns at once when it has come already.
-  void block(int64_t rank);
-  void wake(int64_t rank);
+  // What follows is called from actors, which are named by what their body was given.
+  /// Waits for wake(actor), or returns at once when it has come already.
+  void block(int64_t actor);
+  void wake(int64_t actor);
   void carry(Transfer transfer);
   double clock() const;
   void kill_others();

@@ -24,7 +24,16 @@ class BusyLog {
   /// Seconds by which kernels end later that are beside a collective in [start, end).
   double lost(double start, double end, const Beside& beside) const {
     double late = 0;
-    for (size_t i = 0; i < busy_.size(); ++i) {
+    // Ends ascend: what ended before has no part in it.
+    size_t first = 0;
+    for (size_t beyond = busy_.size(); first < beyond;) {
+      const size_t middle = (first + beyond) / 2;
+      if (busy_.at(middle).end <= start)
+        first = middle + 1;
+      else
+        beyond = middle;
+    }
+    for (size_t i = first; i < busy_.size(); ++i) {
       const Busy& b = busy_.at(i);
       const double from = std::max(start, b.start), left = end - (from + late);
       if (left <= 0) break;

@@ -15,6 +15,10 @@
 
 namespace moetwin {
 
+int64_t communicator_bytes(const GpuProfile& gpu, const Group& group) {
+  return group.size() > 1 ? static_cast<int64_t>(gpu.communicator.value) : 0;
+}
+
 DeviceProperties sim_properties(const Machine& machine, const Simulation::Settings& settings,
                                 int64_t rank) {
   const GpuProfile& gpu = machine.profile().gpu;
@@ -40,7 +44,8 @@ DeviceProperties sim_properties(const Machine& machine, const Simulation::Settin
 SimBackend::SimBackend(Simulation& simulation, int64_t rank)
     : simulation_(simulation),
       gpu_(simulation.machine().profile().gpu),
-      properties_(sim_properties(simulation.machine(), simulation.settings(), rank)) {
+      properties_(sim_properties(simulation.machine(), simulation.settings(), rank)),
+      pricer_(gpu_, simulation.settings().kernels) {
   const auto& slow = simulation.machine().profile().slow_ranks;
   if (const auto found = slow.find(rank); found != slow.end()) slowness_ = found->second;
   rate_changes_ = simulation.machine().changes_of_gpu(rank);
@@ -49,6 +54,23 @@ SimBackend::SimBackend(Simulation& simulation, int64_t rank)
   kernel_host_seconds_ = std::max(launch, costs.kernel_seconds).value;
   backward_host_seconds_ = std::max(launch, costs.backward_kernel_seconds).value;
   collective_host_seconds_ = std::max(launch, costs.collective_seconds).value;
+}
+
+std::shared_ptr<void> host_storage(bool numerics, int64_t bytes, MemoryClass memory_class) {
+  if (!numerics && memory_class != MemoryClass::control) return nullptr;
+  // Memory of its own for every buffer: work that is still to be done keeps it although the
+  // modelled memory is in use for something else already.
+  constexpr int64_t kAlign = 64;
+  void* memory =
+      std::aligned_alloc(kAlign, static_cast<size_t>((bytes + kAlign - 1) / kAlign * kAlign));
+  if (!memory) throw std::bad_alloc();
+  return std::shared_ptr<void>(memory, std::free);
+}
+
+bool writes_storage(const OpCall& call) {
+  for (size_t i = 0; i < call.op->operands.size(); ++i)
+    if (call.op->operands[i].access != Access::read && call.tensors[i].has_storage()) return true;
+  return false;
 }
 
 bool SimBackend::supports(const Op& op) const {
@@ -68,14 +90,7 @@ void SimBackend::release(const Block& block) { reserved_ -= block.bytes; }
 
 std::shared_ptr<void> SimBackend::storage(const Block&, int64_t, int64_t bytes,
                                           MemoryClass memory_class) {
-  if (!simulation_.settings().numerics && memory_class != MemoryClass::control) return nullptr;
-  // Memory of its own for every buffer: work that is still to be done keeps it although the
-  // modelled memory is in use for something else already.
-  constexpr int64_t kAlign = 64;
-  void* memory =
-      std::aligned_alloc(kAlign, static_cast<size_t>((bytes + kAlign - 1) / kAlign * kAlign));
-  if (!memory) throw std::bad_alloc();
-  return std::shared_ptr<void>(memory, std::free);
+  return host_storage(simulation_.settings().numerics, bytes, memory_class);
 }
 
 Stream SimBackend::stream(const char* name) {
@@ -107,32 +122,42 @@ void SimBackend::launch(const OpCall& call, Stream stream) {
   queue(stream);
   make_room(stream.id);
   kernels_.clear();
-  call.op->kernels(call, simulation_.settings().kernels, kernels_);
+  PricedLaunch priced = pricer_.price(call, phase_, kernels_);
+  priced.kernels = kernels_;
+  const QueueItem item = begin(priced);
+  if (runs(call)) add_task(call, stream.id);
+  push(stream.id, item);
+}
+
+void SimBackend::launch(const PricedLaunch& priced, Stream stream) {
+  queue(stream);
+  make_room(stream.id);
+  push(stream.id, begin(priced));
+}
+
+QueueItem SimBackend::begin(const PricedLaunch& priced) {
   const double overhead = phase_ == Phase::backward ? backward_host_seconds_ : kernel_host_seconds_;
   QueueItem item;
-  item.name = call.op->name;
+  item.name = priced.name;
   item.phase = phase_;
   item.order = ++order_;
   item.launched = host_ + overhead;
-  const FrameworkCosts costs = framework_costs(simulation_.settings().kernels.of);
-  double bytes = 0, products = 0;
-  double at = host_ + routing_host_time(costs, call.op->name).value;
-  for (const KernelWork& kernel : kernels_) bytes += kernel.bytes;
-  item.bytes = static_cast<int64_t>(bytes);
+  item.bytes = priced.bytes;
+  double products = 0;
+  double at = host_ + priced.host_seconds;
   const double factor = slowness_ * correction(item);
-  for (const KernelWork& kernel : kernels_) {
+  for (const PricedKernel& kernel : priced.kernels) {
     at += overhead;
-    const double seconds = cost(kernel, gpu_, clock_in(phase_, gpu_)).value * factor;
+    const double seconds = kernel.seconds * factor;
     item.seconds += seconds;
-    if (is_product(kernel.kind)) products += seconds;
+    if (kernel.product) products += seconds;
     item.host_bound = std::max(item.host_bound, at) + seconds;
   }
-  item.member = kernels_.empty() ? 0 : 1;
+  item.member = priced.kernels.empty() ? 0 : 1;
   if (item.seconds > 0) item.products = static_cast<float>(products / item.seconds);
   busy(at - host_, Activity::host);
   host_ = at;
-  if (runs(call)) add_task(call, stream.id);
-  push(stream.id, item);
+  return item;
 }
 
 double SimBackend::correction(const QueueItem& item) const {
@@ -142,10 +167,7 @@ double SimBackend::correction(const QueueItem& item) const {
 }
 
 bool SimBackend::runs(const OpCall& call) const {
-  if (simulation_.settings().numerics) return true;
-  for (size_t i = 0; i < call.op->operands.size(); ++i)
-    if (call.op->operands[i].access != Access::read && call.tensors[i].has_storage()) return true;
-  return false;
+  return simulation_.settings().numerics || writes_storage(call);
 }
 
 void SimBackend::make_room(int32_t stream) {
@@ -383,7 +405,7 @@ void SimBackend::synchronize(Stream stream) {
   join(q);
 }
 
-void SimBackend::copy(const Tensor& tensor, const char* name, int32_t stream) {
+void SimBackend::copy(int64_t bytes, const char* name, int32_t stream) {
   make_room(stream);
   busy(gpu_.launch_overhead_seconds.value, Activity::host);
   QueueItem item;
@@ -392,10 +414,9 @@ void SimBackend::copy(const Tensor& tensor, const char* name, int32_t stream) {
   item.phase = phase_;
   item.order = ++order_;
   item.launched = host_;
-  item.bytes = tensor.bytes();
+  item.bytes = bytes;
   item.seconds =
-      copy_cost(Bytes(static_cast<double>(tensor.bytes())), simulation_.machine().profile().pcie)
-          .value *
+      copy_cost(Bytes(static_cast<double>(bytes)), simulation_.machine().profile().pcie).value *
       correction(item);
   item.host_bound = host_ + item.seconds;
   push(stream, item);
@@ -412,7 +433,18 @@ void SimBackend::write(const Tensor& tensor, const void* host, Stream stream) {
       if (!staged->empty()) std::memcpy(to.view.data, staged->data(), staged->size());
     });
   }
-  copy(tensor, "write", stream.id);
+  copy(tensor.bytes(), "write", stream.id);
+}
+
+void SimBackend::write_bytes(int64_t bytes, Stream stream) {
+  queue(stream);
+  copy(bytes, "write", stream.id);
+}
+
+void SimBackend::read_bytes(int64_t bytes, Stream stream) {
+  queue(stream);
+  copy(bytes, "read", stream.id);
+  synchronize(stream);
 }
 
 void SimBackend::read(const Tensor& tensor, void* host, Stream stream) {
@@ -422,8 +454,7 @@ void SimBackend::read(const Tensor& tensor, void* host, Stream stream) {
                 fmt::format("internal error: \"{}\" {} is read by the host but has no storage "
                             "(numerics none keeps only tensors of class control)",
                             tensor.name(), tensor.shape.str()));
-  copy(tensor, "read", stream.id);
-  synchronize(stream);
+  read_bytes(tensor.bytes(), stream);
   if (host && tensor.bytes() > 0)
     std::memcpy(host, tensor.data(), static_cast<size_t>(tensor.bytes()));
 }
@@ -434,14 +465,18 @@ void SimBackend::phase(Phase phase, const char*) { phase_ = phase; }
 
 void SimBackend::abort(const std::string& message) { throw Error(ErrorClass::fault, message); }
 
+GroupState& SimBackend::join(const Group& group, const std::string& name, int64_t& index) {
+  index = group.index_of(rank());
+  require(index >= 0, "a rank asks only for groups that it is in");
+  properties_.communicator_bytes += communicator_bytes(gpu_, group);
+  return simulation_.rendezvous().group(group, name, index);
+}
+
 std::unique_ptr<Communicator> SimBackend::communicator(const Group& group,
                                                        const std::string& name) {
-  const int64_t index = group.index_of(rank());
-  require(index >= 0, "a rank asks only for groups that it is in");
-  if (group.size() > 1)
-    properties_.communicator_bytes += static_cast<int64_t>(gpu_.communicator.value);
-  return std::make_unique<SimCommunicator>(group, index, name, *this,
-                                           simulation_.rendezvous().group(group, name, index));
+  int64_t index = 0;
+  GroupState& state = join(group, name, index);
+  return std::make_unique<SimCommunicator>(group, index, name, *this, state);
 }
 
 void SimBackend::collective(GroupState& group, int64_t rank_in_group, const CollectiveCall& call,

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/sim/runtime/priced_launch.h"
 #include "backends/sim/runtime/simulation.h"
 #include "backends/sim/runtime/stream_queue.h"
 #include "core/device/backend.h"
@@ -14,6 +15,13 @@ namespace moetwin {
 
 DeviceProperties sim_properties(const Machine& machine, const Simulation::Settings& settings,
                                 int64_t rank);
+
+/// Buffers of the collective library for one more communicator of this group.
+int64_t communicator_bytes(const GpuProfile& gpu, const Group& group);
+/// Host memory for a tensor; without numerics only those of class control have any.
+std::shared_ptr<void> host_storage(bool numerics, int64_t bytes, MemoryClass memory_class);
+/// Something that has storage is written: the op's arithmetic runs without numerics too.
+bool writes_storage(const OpCall& call);
 
 class SimBackend : public Backend {
  public:
@@ -27,17 +35,25 @@ class SimBackend : public Backend {
                                 MemoryClass memory_class) override;
   Stream stream(const char* name) override;
   void launch(const OpCall& call, Stream stream) override;
+  /// The same launch where its price is known and there is nothing to compute.
+  void launch(const PricedLaunch& priced, Stream stream);
   Event record(Stream stream) override;
   void wait(Stream stream, Event event) override;
   void synchronize(Stream stream) override;
   void write(const Tensor& tensor, const void* host, Stream stream) override;
   void read(const Tensor& tensor, void* host, Stream stream) override;
+  /// Time alone of a write, and of a read that is then waited for.
+  void write_bytes(int64_t bytes, Stream stream);
+  void read_bytes(int64_t bytes, Stream stream);
   double now() override { return host_; }
   void host_work(double seconds, Activity activity) override;
   void phase(Phase phase, const char* label) override;
   Profile take_profile(bool detailed) override;
   std::unique_ptr<Communicator> communicator(const Group& group, const std::string& name) override;
   [[noreturn]] void abort(const std::string& message) override;
+
+  /// What the members of a group that this rank is in share; `index`: this rank's there.
+  GroupState& join(const Group& group, const std::string& name, int64_t& index);
 
   int64_t rank() const { return properties_.rank; }
   /// One member's side of a collective, from SimCommunicator.
@@ -68,7 +84,9 @@ class SimBackend : public Backend {
   void slow_down(int32_t stream, const Collective& collective, size_t member);
   void wait_for(int32_t stream, int64_t resolved);
   void make_room(int32_t stream);
-  void copy(const Tensor& tensor, const char* name, int32_t stream);
+  void copy(int64_t bytes, const char* name, int32_t stream);
+  /// The host's part of a launch; returns the stream's.
+  QueueItem begin(const PricedLaunch& priced);
   void busy(double seconds, Activity activity);
   void note_traffic(const Collective& collective, size_t member);
   bool runs(const OpCall& call) const;
@@ -100,7 +118,8 @@ class SimBackend : public Backend {
   int64_t waiting_resolved_ = 0;
   bool waiting_empty_ = false;  ///< ... or until it is empty
   IntervalLog host_log_;
-  KernelList kernels_;
+  LaunchPricer pricer_;
+  std::vector<PricedKernel> kernels_;
   struct TrafficCount {
     const GroupState* group;
     CollectiveKind kind;

@@ -24,27 +24,32 @@ Simulation::Simulation(const Machine& machine, Settings settings, const SimOptio
 Simulation::~Simulation() = default;
 
 void Simulation::run(const std::function<void(Backend&)>& program) {
+  run(
+      [&](int64_t rank) {
+        SimBackend& backend = *backends_[static_cast<size_t>(rank)];
+        if (options_.wrap) {
+          const std::unique_ptr<Backend> wrapped = options_.wrap(backend);
+          program(*wrapped);
+        } else {
+          program(backend);
+        }
+        backend.finish();
+      },
+      0);
+}
+
+void Simulation::run(const std::function<void(int64_t)>& body, int64_t beside) {
   if (settings_.numerics) {
     // Large buffers are made and freed all the time: take them from the heap and keep its pages.
     mallopt(M_MMAP_MAX, 0);
     mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
   }
   tasks_ = std::make_unique<TaskGraph>(settings_.numerics ? std::max(1, options_.threads) : 0);
-  const auto body = [&](int64_t rank) {
-    SimBackend& backend = *backends_[static_cast<size_t>(rank)];
-    if (options_.wrap) {
-      const std::unique_ptr<Backend> wrapped = options_.wrap(backend);
-      program(*wrapped);
-    } else {
-      program(backend);
-    }
-    backend.finish();
-  };
   const auto deadlock = [this] {
     if (!error_)
       error_ = std::make_exception_ptr(Error(ErrorClass::deadlock, describe_deadlock(*this)));
   };
-  actors_.run(body, deadlock, [this](std::exception_ptr error) { fail(error); });
+  actors_.run(body, beside, deadlock, [this](std::exception_ptr error) { fail(error); });
   if (!error_) {
     try {
       tasks_->join_all();

@@ -34,6 +34,9 @@ class Simulation {
   Simulation& operator=(const Simulation&) = delete;
 
   void run(const std::function<void(Backend&)>& program);
+  /// Instead of programs on backends: `body(rank)` on every rank's actor, and `body(world + i)` on
+  /// `beside` more, which need not end.
+  void run(const std::function<void(int64_t)>& body, int64_t beside);
 
   const Machine& machine() const { return machine_; }
   const Settings& settings() const { return settings_; }
