@@ -133,12 +133,26 @@ Machine estimated_machine(const Scenario& scenario) {
 
 }  // namespace
 
+std::string machine_platform(const Scenario& scenario) {
+  Scenario s = scenario;
+  s.cluster.fidelity = "fluid";
+  SimOptions sim;
+  sim.profile_directories = shipped_directories(s, "clusters");
+  return make_sim_cluster(s, sim)->platform();
+}
+
 Machine make_machine(const Scenario& scenario, const MachineOptions& options,
                      const std::function<void(const std::string&)>& log) {
   check_backend(scenario, options.backend);
+  if (!options.chakra_directory.empty() &&
+      (options.backend != "sim" || scenario.cluster.fidelity == "representative"))
+    throw Error(ErrorClass::configuration,
+                "--export-chakra: every rank's calls are known on the modelled cluster with "
+                "cluster.fidelity fluid or flow only");
   if (options.backend == "cuda") return real_machine(scenario, log);
   if (scenario.cluster.fidelity == "representative") return estimated_machine(scenario);
   SimOptions sim;
+  sim.chakra_directory = options.chakra_directory;
   sim.threads = options.threads > 0
                     ? options.threads
                     : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));

@@ -19,11 +19,15 @@ namespace moetwin {
 
 struct MachineOptions {
   std::string backend = "sim";   ///< sim | cuda
+  std::string chakra_directory;  ///< of traces of the last step; empty: none. sim only
   int threads = 0;               ///< workers for the modelled machine's arithmetic; 0: all cores
 };
 
 /// The profile of the machine that a scenario is modelled on.
 ClusterProfile machine_profile(const Scenario& scenario);
+
+/// The modelled machine of a scenario as a SimGrid platform file.
+std::string machine_platform(const Scenario& scenario);
 
 /// A machine, and what this process is of a job that may have several.
 struct Machine {

@@ -313,6 +313,9 @@ int run(RunArguments a, const Output& output) {
   } else if (!a.quiet) {
     output.out << summary(report) << "\nRun directory: " << info.directory << "\nPage: " << page
                << "\n";
+    if (!a.machine.chakra_directory.empty())
+      output.out << fmt::format("Chakra traces: {0}/step.RANK.et, groups: {0}/comm_groups.json\n",
+                                a.machine.chakra_directory);
     if (writer && !writer->newest().empty())
       output.out << "Checkpoint: " << writer->newest() << "\n";
   }
@@ -345,6 +348,10 @@ void add_run(CLI::App& app, Action& action) {
                    "Another number of GPUs: data-parallel copies and global batch follow")
       ->type_name("N")
       ->check(CLI::PositiveNumber);
+  verb->add_option("--export-chakra", a->machine.chakra_directory,
+                   "Write Chakra execution traces of the last step, one a rank, for ASTRA-sim; "
+                   "with numerics none")
+      ->type_name("DIR");
   verb->add_option("--seed", a->seed, "Another seed")->type_name("N");
   verb->add_option("--threads", a->machine.threads, "Workers for arithmetic (default: all cores)")
       ->type_name("N");
@@ -370,6 +377,7 @@ void add_run(CLI::App& app, Action& action) {
       "  moetwin run scenarios/seed-high-ep.json --numerics none\n"
       "  moetwin run scenarios/quickstart.json --set training_config.steps=50 --out runs/short\n"
       "  moetwin run --resume runs/short --set training_config.steps=100\n"
+      "  moetwin run scenarios/scale-64-experts.json --export-chakra traces\n"
       "  moetwin run scenarios/routing-oscillation.json --stop-on oscillating,diverging");
   verb->callback([a, &action] { action = [a](const Output& output) { return run(*a, output); }; });
 }

@@ -21,7 +21,7 @@ namespace {
 
 struct TopologyArguments {
   ScenarioArguments scenario;
-  std::string svg;
+  std::string svg, platform;
   int64_t gpus_per_node = 0;  ///< 0: as the cluster profile says
   bool all = false;
 };
@@ -68,13 +68,17 @@ int run_topology(const TopologyArguments& arguments, const Output& output) {
   print_groups(output.out, grid, arguments.all ? static_cast<size_t>(grid.world()) : 16);
   output.out << "\nRanks\n";
   print_ranks(output.out, grid, m, gpus_per_node, arguments.all);
-  if (arguments.svg.empty()) return 0;
-  std::ofstream file(arguments.svg, std::ios::binary);
-  file << layout_svg(grid, m, s.name, gpus_per_node);
-  if (!file.flush())
-    throw Error(ErrorClass::configuration,
-                fmt::format("--svg: cannot write '{}': {}", arguments.svg, std::strerror(errno)));
-  output.err << "wrote " << arguments.svg << "\n";
+  const auto write = [&](const char* option, const std::string& path, const std::string& text) {
+    std::ofstream file(path, std::ios::binary);
+    file << text;
+    if (!file.flush())
+      throw Error(ErrorClass::configuration,
+                  fmt::format("{}: cannot write '{}': {}", option, path, std::strerror(errno)));
+    output.err << "wrote " << path << "\n";
+  };
+  if (!arguments.svg.empty())
+    write("--svg", arguments.svg, layout_svg(grid, m, s.name, gpus_per_node));
+  if (!arguments.platform.empty()) write("--platform", arguments.platform, machine_platform(s));
   return 0;
 }
 
@@ -86,10 +90,14 @@ void add_topology(CLI::App& app, Action& action) {
   verb->footer(
       "Examples:\n"
       "  moetwin topology scenarios/quickstart.json\n"
-      "  moetwin topology scenarios/seed-high-ep.json --svg layout.svg");
+      "  moetwin topology scenarios/seed-high-ep.json --svg layout.svg\n"
+      "  moetwin topology scenarios/seed-high-ep.json --platform cluster.xml");
   auto arguments = std::make_shared<TopologyArguments>();
   add_scenario_arguments(*verb, arguments->scenario);
   verb->add_option("--svg", arguments->svg, "Write a picture of the layout")->type_name("OUT");
+  verb->add_option("--platform", arguments->platform,
+                   "Write the modelled cluster as a SimGrid platform (XML)")
+      ->type_name("OUT");
   verb->add_option("--gpus-per-node", arguments->gpus_per_node,
                    "Consecutive ranks on one node; else as the cluster profile says")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));

@@ -6,6 +6,8 @@
 
 #include "backends/sim/alike/shared_run.h"
 #include "backends/sim/cluster/machine.h"
+#include "backends/sim/export/chakra.h"
+#include "backends/sim/export/platform_xml.h"
 #include "backends/sim/runtime/platform_file.h"
 #include "backends/sim/runtime/sim_backend.h"
 #include "backends/sim/runtime/simulation.h"
@@ -99,15 +101,34 @@ class SimCluster : public ModelledCluster {
     Simulation(machine_, settings_, options_).run(program);
   }
 
+  std::string platform() const override {
+    return platform_xml(machine_,
+                        FlopPerSecond(sim_properties(machine_, settings_, 0).peak_flop_per_second));
+  }
+
   void train(const Scenario& scenario, const Grid& grid, const TrainerServices& services,
              const std::function<void()>& begun) override {
     const AlikeRanks alike(scenario, grid);
     const bool watched = services.checkpoints || services.resume || services.data ||
                          services.hooks.after_gradients || services.hooks.after_step;
     const bool shares = options_.share_programs && !options_.wrap && !watched;
-    if (shares && alike.any()) {
+    const std::string& traces = options_.chakra_directory;
+    if (!traces.empty() && (!shares || settings_.numerics))
+      throw Error(
+          ErrorClass::configuration,
+          "--export-chakra: traces are of a run with training_config.numerics none, without "
+          "checkpoints and without output.check_access");
+    if (!traces.empty() || (shares && alike.any())) {
+      std::unique_ptr<ChakraExport> chakra;
+      if (!traces.empty())
+        chakra = std::make_unique<ChakraExport>(machine_, grid, alike, traces,
+                                                scenario.training_config.steps);
       Simulation simulation(machine_, settings_, options_);
-      run_shared(simulation, scenario, grid, alike, services, begun, nullptr);
+      run_shared(simulation, scenario, grid, alike, services, begun,
+                 [&](int64_t leader, const TapeSegment& segment) {
+                   if (chakra) chakra->add(leader, segment);
+                 });
+      if (chakra) chakra->write();
       return;
     }
     run([&](Backend& device) {

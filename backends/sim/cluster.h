@@ -23,6 +23,9 @@ struct SimOptions {
   /// Where given, the program gets what this makes of each rank's backend; null: the access check
   /// where output.check_access asks for it, else the backend itself.
   std::function<std::unique_ptr<Backend>(Backend&)> wrap;
+  /// train(): Chakra traces of the last step are written here (backends/sim/export/chakra.h);
+  /// empty: none. Only without numerics.
+  std::string chakra_directory;
   /// train(): ranks that are alike share one run of the program. Results do not depend on it.
   bool share_programs = true;
   /// SimGrid's contexts/factory; empty: its default. Others are slower; tests use "thread".
@@ -40,6 +43,8 @@ class ModelledCluster : public Cluster {
   /// are alike. `begun` is called on a rank before anything else; null: nothing is.
   virtual void train(const Scenario& scenario, const Grid& grid, const TrainerServices& services,
                      const std::function<void()>& begun) = 0;
+  /// This machine for SimGrid's users (backends/sim/export/platform_xml.h).
+  virtual std::string platform() const = 0;
 };
 
 /// A cluster for the whole world of `scenario`. Throws Error(configuration): unknown or faulty
