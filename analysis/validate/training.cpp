@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "analysis/validate/kind.h"
+#include "analysis/validate/padded_step.h"
 #include "analysis/validate/step_run.h"
 #include "analysis/validate/training_row.h"
 #include "core/scenario/model_size.h"
@@ -65,11 +66,14 @@ void plan_training(const std::vector<PublishedRow>& rows, Plan& plan, bool exper
     if (!as_mfu && row.mentions("notes", "per GPU per second") &&
         model_rate(work.scenario, result.measured) > kFastestGpu)
       return refuse(result, "its rate is above any GPU's peak");
-    plan.batches.push_back(
-        {{i}, [as_mfu, scenario = std::move(work.scenario)](const MakeCluster& make) {
-           return std::vector<Prediction>{as_mfu ? mfu_of(scenario, make)
-                                                 : step_seconds(scenario, make)};
-         }});
+    plan.batches.push_back({{i},
+                            [as_mfu, choices = work.padded_choices,
+                             scenario = std::move(work.scenario)](const MakeCluster& make) {
+                              return std::vector<Prediction>{
+                                  as_mfu        ? mfu_of(scenario, make)
+                                  : choices > 0 ? padded_step_seconds(scenario, choices, make)
+                                                : step_seconds(scenario, make)};
+                            }});
   });
 }
 

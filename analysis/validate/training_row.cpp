@@ -62,6 +62,8 @@ void read_latent_attention(ModelConfig& m) {
 void read_model(const PublishedRow& row, TrainingRow& out) {
   ModelConfig& m = out.scenario.model_config;
   const std::string name = lower_case(row.text("model"));
+  if (row.mentions("notes", "FFN misconfigured"))
+    throw Refused{"the FFN width is not the one that ran (source's remark)"};
   if (any_of(name, {"bert", "t5", "switch"}))
     throw Refused{"encoder or encoder-decoder: the model trains decoders"};
   if (name.find("deepseekv4") != std::string::npos)
@@ -145,8 +147,13 @@ void read_experts(const PublishedRow& row, TrainingRow& out) {
     }
   }
   if (!row.mentions("capacity_factor", "dropless"))
-    if (const auto factor = row.number("capacity_factor"); factor && *factor > 0)
-      e.capacity_factor = *factor;
+    if (const auto factor = row.number("capacity_factor"); factor && *factor > 0) {
+      // Tutel's buffers have room for the capacity, and all of it is sent and multiplied.
+      if (row.mentions("framework", "Tutel"))
+        out.padded_choices = *factor * static_cast<double>(e.top_k);
+      else
+        e.capacity_factor = *factor;
+    }
   const std::string dispatcher = lower_case(row.text("dispatcher"));
   if (any_of(dispatcher, {"deepep", "hybridep", "uccl-ep"})) {
     out.scenario.cluster.collective_algorithm = "deduplicated";
@@ -155,8 +162,16 @@ void read_experts(const PublishedRow& row, TrainingRow& out) {
     assume(out, "dispatcher not stated: DeepEP or HybridEP, as in the recipes of Megatron-Bridge");
   }
   e.aux_loss_factor = 0.01;
-  out.scenario.routing.source = "learned";
-  out.scenario.routing.without_numerics = "uniform";
+  RoutingConfig& routing = out.scenario.routing;
+  routing.source = "learned";
+  routing.without_numerics = "uniform";
+  // Of a router left to itself: RT-MARIN7668-003, most rows of an EP rank over the mean.
+  constexpr double kLearnedRankLoad = 1.338;
+  if (const auto ranks = row.whole("EP", 1); row.mentions("routing", "learned") && ranks > 1) {
+    routing.without_numerics = "W2";
+    routing.workload.hot_fraction = kLearnedRankLoad / static_cast<double>(ranks);
+    assume(out, "learned router: an EP rank has 1.338 times the mean");
+  }
 }
 
 /// Whose kernels: an older Megatron's, Megatron-Core's, whose fused chains also stand for those of
@@ -177,8 +192,15 @@ const char* kernels_of(const PublishedRow& row) {
              {"fsdp", "titan", "llm-foundry", "litgpt", "lightning", "torch", "transformers",
               "open_lm", "nanotron", "picotron", "colossal", "flash-attention", "zero-3"}))
     return "torch-fsdp";
-  // vTrain and Korthikanti et al. measured later versions than BLOOM's and those before.
-  return any_of(row.series(), {"VTRAIN", "KORTH"}) ? "megatron-2022" : "megatron-2021";
+  // vTrain, Korthikanti et al. and MegaScale measured later versions than BLOOM's and those before.
+  return any_of(row.series(), {"VTRAIN", "KORTH", "MEGASCALE"}) ? "megatron-2022" : "megatron-2021";
+}
+
+/// The default of llm-foundry's scripts/train/benchmarking/submit_benchmarks.py is the Triton
+/// kernel in the commits that brought its tables (May and October 2023); the table of 128 GPUs and
+/// more came with FlashAttention-2 (January 2024).
+const char* attention_of_llm_foundry(const PublishedRow& row) {
+  return since_hopper(row) && row.whole("n_gpus", 0) >= 128 ? "flash2" : "flash-triton";
 }
 
 void read_framework(const PublishedRow& row, TrainingRow& out) {
@@ -190,6 +212,8 @@ void read_framework(const PublishedRow& row, TrainingRow& out) {
   if (framework.find("galvatron") != std::string::npos) s.cluster.attention = "fused-softmax";
   if (any_of(notes, {"eager attention", "no flash"}))
     s.cluster.attention = s.cluster.kernels.find("megatron-20") == 0 ? "fused-softmax" : "unfused";
+  else if (framework.find("llm-foundry") != std::string::npos)
+    s.cluster.attention = attention_of_llm_foundry(row);
   else if (any_of(notes, {"flashattention-2", "flashattention 2"}))
     s.cluster.attention = "flash2";
   else if (notes.find("flashattention") != std::string::npos)
@@ -227,7 +251,17 @@ void read_precision(const PublishedRow& row, TrainingRow& out) {
 
 void read_recompute(const PublishedRow& row, TrainingRow& out) {
   TrainingConfig& t = out.scenario.training_config;
-  const std::string text = lower_case(row.text("act_ckpt"));
+  std::string text = lower_case(row.text("act_ckpt"));
+  // A rate of factor 4 counts a second forward.
+  if (text.empty() && row.mentions("tflops_def", "hardware")) {
+    text = "full";
+    assume(out, "recompute not stated: full, which its rate counts");
+  }
+  // Its author says so in Megatron-Bridge issue 949, of the same layout a day before.
+  if (row.mentions("series", "MT-BRIDGE947")) {
+    text = "full";
+    assume(out, "recompute full, as its author's issue 949 has it");
+  }
   if (text.find("shipped configs") != std::string::npos && row.whole("n_gpus", 0) <= 8) {
     // The collector inferred this column from configurations of other runs. Between rows that
     // differ in layers only, a layer takes what forward and backward take without a second forward.
@@ -275,6 +309,9 @@ void read_sharding(const PublishedRow& row, TrainingRow& out) {
     d.zero_stage = 1;
   else if (any_of(text, {"fsdp", "full_shard", "zero-3", "full shard", "galvatron"}))
     d.zero_stage = 3;
+  // The recipes of Megatron-Core, NeMo and Megatron-Bridge have the distributed optimizer.
+  else if (row.text("sharding").empty() && out.scenario.cluster.kernels == "megatron-core")
+    d.zero_stage = 1;
   // DeepSpeed's ZeRO-3 of 2021 gathers each parameter when it is asked for.
   if (d.zero_stage == 3 && text.find("deepspeed") != std::string::npos) {
     d.fsdp.forward_prefetch = false;
@@ -283,9 +320,14 @@ void read_sharding(const PublishedRow& row, TrainingRow& out) {
 }
 
 /// Chunks a stage where a table has no column for them: Korthikanti et al. 2022 interleave their
-/// models of 175 and 530 billion parameters three times.
-int64_t interleaving_of(const PublishedRow& row) {
-  return row.mentions("series", "ME-KORTH") && any_of(row.text("model"), {"175B", "530B"}) ? 3 : 1;
+/// models of 175 and 530 billion parameters three times. Of a schedule that is only called
+/// interleaved, as few as the layers allow.
+int64_t interleaving_of(const PublishedRow& row, int64_t layers, int64_t stages) {
+  if (row.mentions("series", "ME-KORTH") && any_of(row.text("model"), {"175B", "530B"})) return 3;
+  if (!row.mentions("notes", "interleaved schedule")) return 1;
+  for (int64_t chunks = 2; chunks * stages <= layers; ++chunks)
+    if (layers % (chunks * stages) == 0) return chunks;
+  return 1;
 }
 
 void read_layout(const PublishedRow& row, TrainingRow& out) {
@@ -325,7 +367,8 @@ void read_layout(const PublishedRow& row, TrainingRow& out) {
       d.tensor_parallel_size > 1 &&
       (out.scenario.cluster.kernels.find("megatron-20") == std::string::npos ||
        row.mentions("act_ckpt", "sequence parallel") || row.mentions("framework", "sequence par"));
-  const int64_t chunks = std::max<int64_t>(1, row.whole("VP", interleaving_of(row)));
+  const int64_t chunks = std::max<int64_t>(
+      1, row.whole("VP", interleaving_of(row, m.num_layers, d.pipeline_parallel_size)));
   if (chunks > 1 && d.pipeline_parallel_size > 1) {
     d.pipeline_schedule = "interleaved_1f1b";
     d.virtual_pipeline_size = chunks;
@@ -353,7 +396,9 @@ void read_batch(const PublishedRow& row, TrainingRow& out) {
   if (t.micro_batch_size == 0 && batch > 0 && accumulation > 0)
     t.micro_batch_size = batch / (accumulation * dp);
   // Galvatron's profiler runs its batch at once, with stages too.
-  if (row.mentions("framework", "Galvatron") && batch % dp == 0) t.micro_batch_size = batch / dp;
+  if ((row.mentions("framework", "Galvatron") || row.mentions("notes", "1 microbatch")) &&
+      batch % dp == 0)
+    t.micro_batch_size = batch / dp;
   if (t.micro_batch_size == 0 && batch > 0 && batch % dp == 0 && batch / dp <= 4 &&
       d.pipeline_parallel_size == 1) {
     t.micro_batch_size = batch / dp;

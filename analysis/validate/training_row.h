@@ -14,6 +14,9 @@ struct TrainingRow {
   bool other_hardware = false;
   std::string caveat;  ///< what had to be assumed, and what the source says of its worth
   Scenario scenario;
+  /// Rows an expert's buffer has over even routing by one choice, where buffers are padded to the
+  /// capacity; 0: they are not, and the scenario says all.
+  double padded_choices = 0;
 };
 
 /// Model, layout, batch, sharding, recompute, kernels and machine of a row. Megatron's DP is our

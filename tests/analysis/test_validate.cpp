@@ -9,6 +9,7 @@
 #include "analysis/validate/collective_row.h"
 #include "analysis/validate/kernel_row.h"
 #include "analysis/validate/memory_row.h"
+#include "analysis/validate/padded_step.h"
 #include "analysis/validate/published.h"
 #include "analysis/validate/ranking.h"
 #include "analysis/validate/row_machine.h"
@@ -374,6 +375,100 @@ TEST_CASE("kernels, exchange and attention of a row follow its framework and GPU
   const Scenario older = scenario({{"framework", "Megatron-LM"}, {"gpu", "A100-SXM4"}});
   CHECK(older.cluster.kernels == "megatron-2021");
   CHECK(older.cluster.collective_algorithm == "auto");
+}
+
+TEST_CASE("what a row does not state follows from what it says") {
+  std::vector<std::pair<std::string, std::string>> cells = {{"gpu", "A100-SXM4"},
+                                                            {"gpu_mem_gb", "80"},
+                                                            {"model", "GPT 530B"},
+                                                            {"layers", "105"},
+                                                            {"hidden", "20480"},
+                                                            {"heads", "128"},
+                                                            {"seq", "2048"},
+                                                            {"framework", "Megatron-LM"},
+                                                            {"precision", "fp16"},
+                                                            {"n_gpus", "280"},
+                                                            {"TP", "8"},
+                                                            {"PP", "35"},
+                                                            {"micro_batch", "1"},
+                                                            {"global_batch", "70"},
+                                                            {"tflops_per_gpu", "150"},
+                                                            {"tflops_def", "model"}};
+  const auto read = [&](const char* column, const char* value) {
+    auto changed = cells;
+    changed.emplace_back(column, value);
+    return read_training_row(row_of(changed));
+  };
+  // 105 layers on 35 stages: two chunks do not divide them, three do.
+  const TrainingRow interleaved = read("notes", "interleaved schedule");
+  CHECK(interleaved.scenario.distributed_config.virtual_pipeline_size == 3);
+  CHECK(interleaved.scenario.training_config.recompute == "none");
+  CHECK(read("notes", "").scenario.distributed_config.virtual_pipeline_size == 1);
+  CHECK(read("notes", "1 microbatch pipeline").scenario.training_config.micro_batch_size == 70);
+  CHECK_THAT(read("notes", "FFN misconfigured in early tables").reason, Contains("FFN"));
+  cells.back().second = "hardware";  // counts a second forward
+  CHECK(read("notes", "").scenario.training_config.recompute == "full");
+}
+
+TEST_CASE("llm-foundry's attention is Triton's, and FlashAttention-2 in its last table") {
+  const auto attention = [](const char* gpu, const char* gpus) {
+    return read_training_row(row_of({{"gpu", gpu},
+                                     {"model", "MPT-7b"},
+                                     {"layers", "32"},
+                                     {"hidden", "4096"},
+                                     {"heads", "32"},
+                                     {"seq", "2048"},
+                                     {"framework", "llm-foundry/Composer FSDP"},
+                                     {"fabric", "InfiniBand"},
+                                     {"precision", "bf16"},
+                                     {"n_gpus", gpus},
+                                     {"micro_batch", "1"},
+                                     {"global_batch", gpus},
+                                     {"notes", "FlashAttention"}}))
+        .scenario.cluster.attention;
+  };
+  CHECK(attention("A100-SXM4", "256") == "flash-triton");
+  CHECK(attention("H100-SXM", "64") == "flash-triton");
+  CHECK(attention("H100-SXM", "128") == "flash2");
+}
+
+TEST_CASE(
+    "a learned router loads one EP rank more, and Tutel's buffers are as large as they may be") {
+  const auto read = [](std::vector<std::pair<std::string, std::string>> more) {
+    std::vector<std::pair<std::string, std::string>> cells = {
+        {"gpu", "A100-SXM4"}, {"model", "GPT"},     {"layers", "12"},
+        {"hidden", "768"},    {"heads", "12"},      {"seq", "1024"},
+        {"experts", "64"},    {"topk", "1"},        {"moe_ffn", "3072"},
+        {"n_gpus", "8"},      {"EP", "8"},          {"TP", "1"},
+        {"PP", "1"},          {"micro_batch", "8"}, {"global_batch", "64"},
+        {"precision", "fp16"}};
+    cells.insert(cells.end(), more.begin(), more.end());
+    return read_training_row(row_of(cells));
+  };
+  const TrainingRow learned =
+      read({{"framework", "Megatron-LM"}, {"routing", "learned router, dropless"}});
+  CHECK(learned.scenario.routing.without_numerics == "W2");
+  CHECK(learned.scenario.routing.workload.hot_fraction == Approx(1.338 / 8));  // RT-MARIN7668-003
+  CHECK(read({{"framework", "Megatron-LM"}, {"routing", "forced balance"}})
+            .scenario.routing.without_numerics == "uniform");
+  const TrainingRow tutel = read({{"framework", "Tutel MoE"}, {"capacity_factor", "1.5"}});
+  CHECK(tutel.padded_choices == 1.5);
+  CHECK(!tutel.scenario.model_config.moe_layer_config.capacity_factor);
+  CHECK(read({{"framework", "Megatron-LM"}, {"capacity_factor", "1.5"}})
+            .scenario.model_config.moe_layer_config.capacity_factor == 1.5);
+}
+
+TEST_CASE("a step with padded buffers lies between those of whole numbers of choices") {
+  // 10 seconds and 3 for each choice.
+  const MakeCluster make([](const Scenario&) { return std::unique_ptr<Cluster>(); },
+                         [](const Scenario& s) {
+                           StepEstimate step;
+                           step.report.step_seconds_median =
+                               10 + 3 * static_cast<double>(s.model_config.moe_layer_config.top_k);
+                           return step;
+                         });
+  for (const double choices : {0.5, 1.0, 1.25, 2.0, 3.5})
+    CHECK(padded_step_seconds({}, choices, make).value == Approx(10 + 3 * std::max(1.0, choices)));
 }
 
 TEST_CASE("DeepSeek's layers have latent attention, and the first ones no experts") {
