@@ -1,4 +1,6 @@
 // Attention as frameworks launch it.
+#include <initializer_list>
+
 #include "core/ops/attention.h"
 #include "core/ops/random.h"
 #include "core/ops/row.h"
@@ -24,6 +26,10 @@ KernelWork fused(const AttentionWork& w, int products, AttentionKernel kernel) {
   k.causal = w.causal;
   return k;
 }
+
+/// Megatron's fused softmax takes heads (of all sequences of a micro-batch) by fours; others go
+/// through PyTorch's in fp32 (megatron/model/fused_softmax.py: is_kernel_available).
+constexpr int64_t kHeadsOfFusedSoftmax = 4;
 
 }  // namespace
 
@@ -55,11 +61,22 @@ void attention_kernels(const AttentionWork& w, bool backward, const KernelChoice
   const bool torch = choice.attention == AttentionKernel::unfused;
   // PyTorch's softmax goes over rows that are too long for its registers once more.
   const double again = torch && s > kLongestRow ? p : 0;
+  const bool in_fp32 = !torch && dtype_size(d) == 2 && w.heads % kHeadsOfFusedSoftmax != 0;
+  const auto element_wise = [&](std::initializer_list<double> bytes_of_score) {
+    for (const double bytes : bytes_of_score) pass(KernelKind::elementwise, 1, bytes * scores);
+  };
   if (!backward) {
     if (torch) copy(3);  // queries, keys and values out of the packed projection
     to_scores();
     if (torch && w.causal) pass(KernelKind::elementwise, kFlopPerMaskedScore, 2 * p);
-    pass(KernelKind::reduction, 6, 2 * p + again);
+    if (in_fp32) {
+      element_wise({6, 8});  // widened, scaled
+      pass(KernelKind::elementwise, kFlopPerMaskedScore, 8 * scores);
+      pass(KernelKind::reduction, 6, 8 * scores);
+      element_wise({6});  // narrowed
+    } else {
+      pass(KernelKind::reduction, 6, 2 * p + again);
+    }
     if (choice.attention_dropout) pass(KernelKind::elementwise, kFlopPerTorchDraw, 2 * p + scores);
     from_scores();
     copy(1);  // heads back beside each other
@@ -68,7 +85,13 @@ void attention_kernels(const AttentionWork& w, bool backward, const KernelChoice
   to_scores();    // d_probabilities
   from_scores();  // d_values
   if (choice.attention_dropout) pass(KernelKind::elementwise, 1, 2 * p + scores);
-  pass(KernelKind::reduction, 4, 3 * p + again);
+  if (in_fp32) {
+    element_wise({6});
+    pass(KernelKind::reduction, 4, 12 * scores);
+    element_wise({8, 8, 6});  // through the mask and the scale, narrowed
+  } else {
+    pass(KernelKind::reduction, 4, 3 * p + again);
+  }
   from_scores();        // d_queries
   from_scores();        // d_keys
   copy(1);              // heads of d_out apart

@@ -54,6 +54,13 @@ void kernels_gemm(const OpCall& call, const KernelChoice& choice, KernelList& ou
   const double operands = (fp8 ? 0.5 : 1) * (bytes_of(call[0]) + bytes_of(call[1]));
   const double product = operands + (attr.accumulate ? 2 : 1) * c;
   const bool activation = attr.epilogue != Epilogue::none;
+  if (attr.accumulate && choice == KernelClass::megatron_2021 && d == DType::bf16) {
+    // DeepSpeed's BF16_Optimizer takes gradients in 16 bit and adds them to those in fp32 with a
+    // kernel of its own after each backward.
+    out.push_back(gemm_kernel(d, m, n, k, 1, operands + 2 * n_out));
+    out.push_back(simple_kernel(KernelKind::elementwise, d, n_out, (2 + 2 * 4) * n_out));
+    return;
+  }
   const auto add_product = [&](double bytes) {
     out.push_back(gemm_kernel(d, m, n, k, 1, bytes));
     out.back().fp8 = fp8;

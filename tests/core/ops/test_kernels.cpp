@@ -161,6 +161,53 @@ TEST_CASE("attention: causal half in one kernel, or whole score matrices in memo
   CHECK(kernels_of(call, KernelClass::megatron_core)[0].attention == AttentionKernel::flash2);
 }
 
+TEST_CASE("Megatron's fused softmax takes heads by fours, others go through PyTorch's in fp32") {
+  const auto scores_of = [](int64_t heads) { return static_cast<double>(heads) * 512 * 512; };
+  for (const int64_t heads : {2, 4, 6, 8}) {
+    AttentionWork work;
+    work.dtype = DType::f16;
+    work.sequence = 512;
+    work.head_dim = 64;
+    work.heads = heads;
+    KernelList forward, backward;
+    attention_kernels(work, false, KernelClass::megatron_2021, forward);
+    attention_kernels(work, true, KernelClass::megatron_2021, backward);
+    const auto products = [](const KernelList& list) {
+      double bytes = 0;
+      for (const KernelWork& k : list) bytes += k.kind == KernelKind::gemm ? k.bytes : 0;
+      return bytes;
+    };
+    // Heads beside each other again, and apart; four of them in the backward.
+    const double rows = 2.0 * static_cast<double>(heads) * 512 * 64;
+    const double forward_bytes = total_bytes(forward) - products(forward) - 2 * rows;
+    const double backward_bytes = total_bytes(backward) - products(backward) - 2 * 4 * rows;
+    if (heads % 4 == 0) {
+      CHECK(forward.size() == 4);
+      CHECK(forward_bytes == Approx(2 * 2 * scores_of(heads)));   // read and written
+      CHECK(backward_bytes == Approx(3 * 2 * scores_of(heads)));  // two read, one written
+    } else {
+      // Widened, scaled, masked, softmax, narrowed; softmax of two in fp32, and back through all.
+      CHECK(forward.size() == 4 + 4);
+      CHECK(forward_bytes == Approx((6 + 8 + 8 + 8 + 6) * scores_of(heads)));
+      CHECK(backward_bytes == Approx((6 + 12 + 8 + 8 + 6) * scores_of(heads)));
+    }
+  }
+}
+
+TEST_CASE("DeepSpeed adds bf16 gradients to fp32 ones in a kernel of its own") {
+  GemmAttr attr;
+  attr.transpose_a = attr.accumulate = true;
+  const auto gradient = [&](DType dtype) {
+    return kernels_of(gemm(phantom({128, 32}, dtype), phantom({128, 64}, dtype), {},
+                           phantom({32, 64}, DType::f32), {}, attr),
+                      KernelClass::megatron_2021);
+  };
+  REQUIRE(gradient(DType::bf16).size() == 2);
+  CHECK(gradient(DType::bf16)[0].bytes == 2.0 * (128 * 32 + 128 * 64 + 32 * 64));
+  CHECK(gradient(DType::bf16)[1].bytes == (2 + 4 + 4) * 32.0 * 64);
+  CHECK(gradient(DType::f16).size() == 1);
+}
+
 TEST_CASE("AdamW: parameter, m and v both ways, the gradient once") {
   const int64_t n = 1000;
   const Tensor p = phantom({n}, DType::f32);
