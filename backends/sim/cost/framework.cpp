@@ -18,11 +18,18 @@ FrameworkCosts framework_costs(KernelClass kernel_class) {
       // layer takes 3.0 to 3.5 ms of a micro-batch (1,024 to 2,048 wide, TP 1 to 4): the host's
       // time for its 19 + 29 kernels. Rows whose backward is bound by the GPU and whose forward is
       // not tell them apart: 3.3 ms (1,024 wide, micro-batch 2) and 3.5 ms (2,048 wide, 1) at TP 1.
-      c.kernel_seconds = c.collective_seconds = Seconds(105e-6);
+      c.kernel_seconds = Seconds(105e-6);
       c.backward_kernel_seconds = Seconds(40e-6);
-      // DT-VTRAIN-SINGLE, all rows: with 2 and with 4 stages alike a micro-batch of small models
-      // takes 4.7 ms more than its layers do without stages.
-      c.stage_pass_seconds = Seconds(2.35e-3);
+      // Its timers around each forward and backward call torch.cuda.synchronize()
+      // (megatron/global_vars.py, then timers.py), and so does its exchange between stages
+      // (p2p_communication.py).
+      c.passes_wait = true;
+      // DT-VTRAIN-SINGLE, all rows, with the passes waiting: of nothing, a third and all of what
+      // was taken before (105 us, 2.35 ms) a third is best.
+      c.collective_seconds = Seconds(30e-6);
+      c.stage_pass_seconds = Seconds(0.7e-3);
+      // Narayanan et al. 2021, 4.1: scatter/gather; DeepSpeed's pipe_partitioned.
+      c.scatters_hidden = true;
       c.memory_bytes = 500 * kMiB;  // PyTorch before lazy loading: all its kernels
       break;
     case KernelClass::megatron_core:
@@ -33,19 +40,25 @@ FrameworkCosts framework_costs(KernelClass kernel_class) {
       // --tp-comm-overlap, as the published runs of Megatron-Core, NeMo and Megatron-Bridge have
       // it: Transformer Engine cuts into four.
       if (kernel_class == KernelClass::megatron_core) c.tensor_parallel_pieces = 4;
-      // Fitted to MT-BRIDGE rows of one sequence a micro-batch without CUDA graphs (H100-016,
-      // B200-006): their layers take 9 to 17 ms on GPUs of which one is three times the other.
-      if (kernel_class == KernelClass::megatron_core)
-        c.routing_seconds = Seconds(2.5e-3), c.backward_routing_seconds = Seconds(3.5e-3);
+      // Transformer Engine's grouped linear goes over the experts (multi_stream_cublas_gemm): a
+      // cuBLASLt call with its descriptors and look-up for each, casts before it. This and the
+      // routing's were fitted to MT-BRIDGE-B200, steps of one sequence without CUDA graphs.
+      if (kernel_class == KernelClass::megatron_core) {
+        c.expert_product_seconds = Seconds(60e-6);
+        c.routing_seconds = Seconds(0.75e-3), c.backward_routing_seconds = Seconds(1.05e-3);
+      }
       c.memory_bytes = 40 * kMiB;  // cuBLAS and cuBLASLt workspaces: 32 and 8 MiB on Hopper
       break;
   }
   return c;
 }
 
-Seconds routing_host_time(const FrameworkCosts& costs, const char* op) {
+Seconds host_time_beside(const FrameworkCosts& costs, const OpCall& call) {
+  const char* op = call.op->name;
   if (std::strcmp(op, "dispatch_plan") == 0) return costs.routing_seconds;
   if (std::strcmp(op, "combine_backward") == 0) return costs.backward_routing_seconds;
+  if (std::strncmp(op, "grouped_gemm", 12) == 0 && call.sizes)
+    return costs.expert_product_seconds * static_cast<double>(call.sizes->size());
   return Seconds(0);
 }
 

@@ -5,6 +5,7 @@
 
 #include "core/base/units.h"
 #include "core/device/kernel_class.h"
+#include "core/device/op.h"
 
 namespace moetwin {
 
@@ -17,9 +18,18 @@ struct FrameworkCosts {
   /// Of a MoE layer's routing, beside the kernels of the ops: sorts, masks, losses, statistics and
   /// their autograd, tens of small kernels each way.
   Seconds routing_seconds, backward_routing_seconds;
+  /// Of each local expert in a grouped product, where the library launches one after the other:
+  /// descriptors, look-up of an algorithm, casts, launch.
+  Seconds expert_product_seconds;
   /// Host time of a forward or backward of one micro-batch where there are stages, beside its
   /// kernels and sends: the engine's instructions.
   Seconds stage_pass_seconds;
+  /// Whether the host waits for the GPU before each forward and backward of a micro-batch, so that
+  /// it never runs ahead from one into the next. Known to estimates alone.
+  bool passes_wait = false;
+  /// Whether a tensor-parallel rank sends a stage its part of a hidden state that all of them have,
+  /// and the receivers gather it inside their node. Known to estimates alone.
+  bool scatters_hidden = false;
   /// Device memory beside a bare context's: modules loaded, workspaces of libraries.
   int64_t memory_bytes = 0;
   /// Pieces that sequence-parallel gathers and reductions are cut into, so that all but one go on
@@ -29,8 +39,8 @@ struct FrameworkCosts {
 
 FrameworkCosts framework_costs(KernelClass kernel_class);
 
-/// Of them, the routing's host time with the op that each MoE layer has once each way; 0 with
-/// others.
-Seconds routing_host_time(const FrameworkCosts& costs, const char* op);
+/// Of them, what an op has beside its kernels' launches: the routing's with the ops that each MoE
+/// layer has once each way, the experts' with grouped products.
+Seconds host_time_beside(const FrameworkCosts& costs, const OpCall& call);
 
 }  // namespace moetwin

@@ -401,6 +401,7 @@ class Composition {
   void run(Stage& stage, const PipelineAction& action) {
     const ChunkPasses& chunk = *stage.setup->chunks[static_cast<size_t>(action.chunk)];
     const bool last = action.micro_batch + 1 == setup_.micro_batches;
+    if (setup_.passes_wait) stage.host() = std::max(stage.host(), stage.compute());
     if (stages_.size() > 1) stage.host() += setup_.pass_seconds;
     StageProgram* program = stage.setup->program;
     switch (action.work) {

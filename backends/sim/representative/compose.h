@@ -41,12 +41,14 @@ struct ComposeSetup {
   std::string schedule;
   int64_t micro_batches = 1, virtual_chunks = 1;
   double launch_seconds = 0;
-  double pass_seconds = 0;  ///< host time of a pass where there are stages
+  double pass_seconds = 0;   ///< host time of a pass where there are stages
+  bool passes_wait = false;  ///< the host begins a pass when the GPU has done all before it
   /// Of a hidden state from stage s to the next (and from the last to the first), by s; and back.
   std::vector<double> forward_seconds, backward_seconds;
   std::vector<bool> off_node;  ///< whether these leave the node
   PortUse stage_ports;         ///< of these transfers
-  int64_t hidden_bytes = 0;
+  int64_t hidden_bytes = 0;    ///< of a stage, held while it is under way
+  int64_t sent_bytes = 0;      ///< of them, those that a rank sends
   std::vector<StageSetup> stages;
 };
 

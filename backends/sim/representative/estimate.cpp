@@ -60,7 +60,7 @@ std::vector<Sent> traffic_of(const ComposeSetup& step, size_t index, int64_t mic
   const auto stages = static_cast<int64_t>(step.stages.size());
   for (int64_t c = 0; stages > 1 && c < step.virtual_chunks; ++c) {
     const int64_t v = c * stages + static_cast<int64_t>(index);
-    const auto bytes = static_cast<double>(step.hidden_bytes);
+    const auto bytes = static_cast<double>(step.sent_bytes);
     const auto pass_on = [&](const char* purpose, const char* group, size_t edge) {
       add_sent(all, {"send", purpose, group, bytes, step.off_node[edge] ? bytes : 0, 1}, batches);
     };
@@ -129,6 +129,8 @@ Estimate Estimator::estimate(const Scenario& scenario, const EstimateOptions& op
   setup.settings.kernels = parse_kernels(scenario.cluster.kernels, scenario.cluster.attention);
   setup.settings.overlaps_products = scenario.cluster.kernels == "megatron-core";
   setup.settings.overlaps_weight_gradients = scenario.cluster.kernels == "megatron-2022";
+  setup.settings.copies_gathered = sharding_of(distributed).shard == Shard::everything &&
+                                   scenario.cluster.kernels.starts_with("torch-");
   setup.settings.kernels.attention_dropout = scenario.model_config.dropout > 0;
   setup.settings.kernels.fp8_products = scenario.cluster.fp8_products;
   setup.settings.references = in.references;
@@ -141,18 +143,32 @@ Estimate Estimator::estimate(const Scenario& scenario, const EstimateOptions& op
   step.micro_batches = training.global_batch_size / (grid.ddp() * training.micro_batch_size);
   step.virtual_chunks = v;
   step.launch_seconds = in.profile.gpu.launch_overhead_seconds.value;
+  step.passes_wait = framework_costs(setup.settings.kernels.of).passes_wait;
   step.pass_seconds = framework_costs(setup.settings.kernels.of).stage_pass_seconds.value;
   const int64_t tokens = training.micro_batch_size * model.sequence_length /
                          (distributed.sequence_parallel ? grid.tp() : 1);
   step.hidden_bytes = tokens * model.hidden_size * dtype_size(parse_dtype(training.dtype));
+  const int64_t parts =
+      framework_costs(setup.settings.kernels.of).scatters_hidden && !distributed.sequence_parallel
+          ? grid.tp()
+          : 1;
+  step.sent_bytes = step.hidden_bytes / parts;
   for (int64_t s = 0; p > 1 && s < p; ++s) {
     const int64_t next = (s + 1) % p, low = std::min(s, next), high = std::max(s, next);
     const Group pair{low * ranks, 1, 0, 2, (high - low) * ranks};
-    const double bytes = static_cast<double>(step.hidden_bytes);
-    const CollectivePrice& price =
+    const double bytes = static_cast<double>(step.sent_bytes);
+    const CollectivePrice price =
         prices.price(CollectiveKind::send, pair, "pp_forward", bytes, bytes);
-    step.forward_seconds.push_back(price.seconds);
-    step.backward_seconds.push_back(price.seconds);
+    double gather = 0;
+    if (parts > 1) {
+      const double whole = static_cast<double>(step.hidden_bytes);
+      gather = prices
+                   .price(CollectiveKind::all_gather, grid.group(GroupKind::tp, next * ranks), "tp",
+                          whole, whole - bytes)
+                   .seconds;
+    }
+    step.forward_seconds.push_back(price.seconds + gather);
+    step.backward_seconds.push_back(price.seconds + gather);
     step.stage_ports = price.ports;
     step.off_node.push_back(price.sent_off_node > 0);
   }

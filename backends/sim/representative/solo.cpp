@@ -169,7 +169,7 @@ void SoloBackend::launch(const OpCall& call, Stream stream) {
   item.clock = clock(stream);
   item.phase = phase_;
   item.launched = overhead;
-  item.host = routing_host_time(costs, call.op->name).value;
+  item.host = host_time_beside(costs, call).value;
   for (const KernelWork& kernel : kernels_) {
     item.host += overhead;
     double seconds = cost(kernel, gpu_, clock_in(phase_, gpu_)).value * factor;
@@ -327,6 +327,9 @@ void SoloBackend::collective(const Group& group, const std::string& name,
   }
   if (call.kind == CollectiveKind::all_to_all_v && name == "ep") item.group = group.base;
   add(item);
+  if (settings_.copies_gathered && call.kind == CollectiveKind::all_gather &&
+      std::strcmp(call.purpose, "parameters") == 0)
+    copy_out(static_cast<double>(call.recv.bytes()));
   if (beside_products && call.kind == CollectiveKind::all_gather)
     overlap_.gather(item.seconds, piece_.items);
   add_sent(piece_.sent,
@@ -336,6 +339,19 @@ void SoloBackend::collective(const Group& group, const std::string& name,
     require(peers_ != nullptr, "a rank that exchanges counts knows of its peers'");
     peers_->fill(call, group);
   }
+}
+
+void SoloBackend::copy_out(double bytes) {
+  KernelWork work;
+  work.kind = KernelKind::copy;
+  work.dtype = settings_.compute_dtype;
+  work.bytes = 2 * bytes;
+  Item item;
+  item.clock = kComputeClock;
+  item.phase = phase_;
+  item.seconds = cost(work, gpu_).value * settings_.slowness;
+  item.host_bound = item.seconds;
+  add(item);
 }
 
 SoloBackend::Piece SoloBackend::cut() {

@@ -38,6 +38,9 @@ struct SoloSettings {
   bool overlaps_products = false;
   /// Whether the backward's tensor-parallel all-reduces go on beside the gradients of weights.
   bool overlaps_weight_gradients = false;
+  /// Whether gathered parameters are copied out of the buffer that they arrive in, before compute
+  /// goes on: FSDP2's all_gather_copy_out (torch/distributed/fsdp, _fsdp_collectives.py).
+  bool copies_gathered = false;
 };
 
 class SoloBackend : public Backend {
@@ -67,6 +70,8 @@ class SoloBackend : public Backend {
 
   void collective(const Group& group, const std::string& name, const CollectiveCall& call,
                   Stream stream);
+  /// Takes the compute stream as long as reading and writing `bytes`.
+  void copy_out(double bytes);
 
   Clocks& clocks() { return clocks_; }
   /// What is under way on a stream after `from` ends that much later, and what waits for it.

@@ -11,7 +11,7 @@ PricedLaunch LaunchPricer::price(const OpCall& call, Phase phase, std::vector<Pr
   call.op->kernels(call, choice_, work_);
   PricedLaunch priced;
   priced.name = call.op->name;
-  priced.host_seconds = routing_host_time(framework_costs(choice_.of), call.op->name).value;
+  priced.host_seconds = host_time_beside(framework_costs(choice_.of), call).value;
   double bytes = 0;
   for (const KernelWork& kernel : work_) {
     bytes += kernel.bytes;
