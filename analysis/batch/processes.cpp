@@ -10,6 +10,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -17,6 +19,12 @@
 
 namespace moetwin {
 namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
 
 /// First byte of what a process sends.
 enum class Outcome : char { result = 'R', error = 'E' };
@@ -54,6 +62,8 @@ struct Running {
   pid_t process = 0;
   int from = -1;
   std::string received;
+  Clock::time_point began;
+  bool late = false;  ///< took too long and was ended
 };
 
 Running start(size_t index, const std::function<std::string(size_t)>& job,
@@ -73,7 +83,7 @@ Running start(size_t index, const std::function<std::string(size_t)>& job,
     work(job, index, ends[1]);
   }
   close(ends[1]);
-  return {index, process, ends[0], {}};
+  return {index, process, ends[0], {}, Clock::now()};
 }
 
 double seconds(const timeval& time) {
@@ -138,17 +148,26 @@ std::vector<JobResult> run_in_processes(size_t count, const std::function<std::s
   std::vector<JobResult> results(count);
   Pool pool;
   size_t next = 0;
+  const Clock::time_point began = Clock::now();
   while (next < count || !pool.running.empty()) {
+    for (; next < count && since(began) > options.all_seconds; ++next)
+      results[next].error = "not run: the time was up";
     while (next < count && pool.running.size() < most) {
       pool.running.push_back(start(next, job, pool.running));
       ++next;
     }
     std::vector<pollfd> waiting;
     for (const Running& r : pool.running) waiting.push_back({r.from, POLLIN, 0});
-    if (poll(waiting.data(), waiting.size(), -1) < 0) continue;  // a signal
+    constexpr int kLook = 200;  // ms: how often jobs' times are looked at
+    const bool limited = std::isfinite(options.seconds);
+    if (poll(waiting.data(), waiting.size(), limited ? kLook : -1) < 0) continue;  // a signal
     for (size_t i = waiting.size(); i-- > 0;) {
-      if (waiting[i].revents == 0) continue;
       Running& r = pool.running[i];
+      if (!r.late && since(r.began) > options.seconds) {
+        r.late = true;
+        kill(r.process, SIGKILL);  // its end of the pipe closes
+      }
+      if (waiting[i].revents == 0) continue;
       char buffer[1 << 16];
       const ssize_t n = read(r.from, buffer, sizeof buffer);
       if (n > 0) r.received.append(buffer, static_cast<size_t>(n));
@@ -156,6 +175,8 @@ std::vector<JobResult> run_in_processes(size_t count, const std::function<std::s
       Running done = std::move(r);
       pool.running.erase(pool.running.begin() + static_cast<int64_t>(i));
       results[done.index] = result_of(done);
+      if (done.late && !results[done.index].ok)
+        results[done.index].error = fmt::format("took more than {:.0f} s", options.seconds);
       if (options.on_done) options.on_done(done.index, results[done.index]);
     }
   }

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -25,14 +26,17 @@ struct JobResult {
 
 struct ProcessOptions {
   int processes = 0;  ///< at most this many at once; 0: as many as the machine has cores
+  double seconds = std::numeric_limits<double>::infinity();  ///< a job that takes longer is ended
+  /// No job begins after that long.
+  double all_seconds = std::numeric_limits<double>::infinity();
   /// Called in this process as jobs end, in whatever order they do.
   std::function<void(size_t index, const JobResult&)> on_done;
 };
 
 /// Runs job(0) .. job(count - 1); results in that order. A job sees a copy of this process's memory
-/// and nothing of the others. One that throws, crashes or is killed is a result like any other.
-/// Throws Error(internal) where this process has threads (a copy of it would have one of them only)
-/// or no process can be made.
+/// and nothing of the others. One that throws, crashes, is killed or ended for its time, or was
+/// never begun, is a result like any other. Throws Error(internal) where this process has threads
+/// (a copy of it would have one of them only) or no process can be made.
 std::vector<JobResult> run_in_processes(size_t count, const std::function<std::string(size_t)>& job,
                                         const ProcessOptions& options = {});
 

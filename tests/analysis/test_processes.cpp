@@ -60,3 +60,30 @@ TEST_CASE("jobs in processes: errors, crashes and kills are results like any oth
   CHECK(results[4].ok);
   CHECK(results[4].bytes.empty());
 }
+
+TEST_CASE("jobs in processes: one that takes too long is ended, and after a while none begins") {
+  ProcessOptions options;
+  options.processes = 1;
+  options.seconds = 1;
+  const auto late = run_in_processes(
+      2,
+      [](size_t index) -> std::string {
+        if (index == 0) sleep(60);
+        return "in time";
+      },
+      options);
+  CHECK_FALSE(late[0].ok);
+  CHECK(late[0].error == "took more than 1 s");
+  CHECK(late[1].ok);
+  options.seconds = 60;
+  options.all_seconds = 0.05;
+  const auto few = run_in_processes(
+      3,
+      [](size_t) -> std::string {
+        usleep(100'000);
+        return "done";
+      },
+      options);
+  CHECK(few[0].ok);
+  for (const size_t i : {1, 2}) CHECK(few[i].error == "not run: the time was up");
+}
