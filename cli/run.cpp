@@ -13,12 +13,14 @@
 #include <memory>
 #include <mutex>
 #include <numeric>
+#include <optional>
 #include <ostream>
 
 #include "analysis/judge.h"
 #include "analysis/page/page.h"
 #include "cli/checkpoints.h"
 #include "cli/environment.h"
+#include "cli/fault_costs.h"
 #include "cli/live_verdicts.h"
 #include "cli/machines.h"
 #include "cli/proxy.h"
@@ -186,6 +188,10 @@ int run(RunArguments a, const Output& output) {
   const Grid grid(scenario.distributed_config, scenario.model_config.moe_layer_config.num_experts,
                   scenario.model_config.expert_width());
   const bool numerics = scenario.training_config.numerics == "full";
+  // First: these runs are forked off, which a process with threads cannot do.
+  std::optional<FaultCosts> without;
+  if (a.machine.backend == "sim" && scenario.cluster.fidelity != "representative" && !numerics)
+    without = without_faults(scenario);
 
   const auto started = std::chrono::steady_clock::now();
   const auto wall = [started] {
@@ -266,6 +272,8 @@ int run(RunArguments a, const Output& output) {
     end.environment = environment_json();
     if (machine.environment) end.environment["gpus"] = machine.environment();
     end.judge = [&](Report& report) {
+      if (without && report.steps_done == report.steps_asked && report.error.empty())
+        report.fault_costs = against(*without, report.device_seconds);
       judge_run(info.directory, scenario, grid, report);
       if (!machine.verdicts) return;
       for (Verdict& verdict : machine.verdicts(report))

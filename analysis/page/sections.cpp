@@ -56,6 +56,8 @@ Json::Value facts_section(const Run& run) {
   facts.number("Steps", "steps_done", count);
   facts.number("GPUs", "world_size", count);
   facts.number("All-to-all a step", "traffic.all_to_all_bytes_per_step", format_bytes);
+  facts.number("Lost to faults", "faults.share_lost",
+               [](double v) { return fmt::format("{:.1f}%", 100 * v); });
   facts.number("GPU hours", "cost.gpu_hours", [](double v) { return fmt::format("{:.3g}", v); });
   double peak = 0;
   for (const Json::Value& v : run.report["memory"]["peak_bytes_per_rank"])

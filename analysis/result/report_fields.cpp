@@ -120,6 +120,19 @@ Fields machine_fields() {
       always("cost.gpu_hours", kNumber, "h", "GPUs x time of all steps"),
       sometimes("cost.price", kNumber, "currency", "with `cluster.price_per_gpu_hour`"),
       sometimes("cost.currency", kText, "", "of the price"),
+      sometimes("faults.step_seconds", kNumber, "s",
+                "mean of all steps, where the machine's profile has faults and numerics are none"),
+      sometimes("faults.step_seconds_without", kNumber, "s", "the same run without them"),
+      sometimes("faults.step_seconds_lost", kNumber, "s", "the difference"),
+      sometimes("faults.share_lost", kNumber, "1", "of the step without faults"),
+      sometimes("faults.tokens_per_second_lost", kNumber, "1/s",
+                "of the throughput without faults"),
+      sometimes("faults.each[].fault", kText, "", "one of them"),
+      sometimes("faults.each[].step_seconds_lost", kNumber, "s",
+                "what would be won if this one were not there and the others were"),
+      sometimes("faults.each[].share_lost", kNumber, "1", "of the step without this one"),
+      sometimes("faults.each[].tokens_per_second_lost", kNumber, "1/s",
+                "of the throughput without this one"),
   };
 }
 

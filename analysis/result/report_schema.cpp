@@ -86,7 +86,8 @@ std::string section_of(const std::string& path) {
   if (top == "throughput" || top == "median_step" || top.find("_seconds") != top.npos)
     return top == "wall_seconds" ? "The run" : "Time";
   if (top == "profile") return "Time";
-  if (top == "memory" || top == "traffic" || top == "host_syncs_per_step" || top == "cost")
+  if (top == "memory" || top == "traffic" || top == "host_syncs_per_step" || top == "cost" ||
+      top == "faults")
     return "Memory, traffic, price";
   if (top == "routing" || top == "verdicts") return "Routing and verdicts";
   return "The run";

@@ -69,6 +69,11 @@ class SimCluster : public ModelledCluster {
     settings_.choice = nccl_choice(scenario.cluster.collective_algorithm, scenario.nccl,
                                    scenario.model_config.moe_layer_config.top_k);
     settings_.fidelity = parse_fidelity(scenario.cluster.fidelity);
+    if (settings_.fidelity == Fidelity::flow && machine_.loses_nics())
+      throw Error(ErrorClass::configuration,
+                  fmt::format("faults of cluster.profile \"{}\": flow keeps to the routes of a "
+                              "machine whose NICs come back; use fluid, or give \"to_seconds\"",
+                              p.name));
     constexpr int64_t kMostPaired = 512;  // a route for every pair
     if (settings_.fidelity == Fidelity::flow && machine_.fabric_links() > 0 && world > kMostPaired)
       throw Error(

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace moetwin {
@@ -140,6 +141,31 @@ void add_memory_and_traffic(const Report& r, Json::Value& json) {
   json["host_syncs_per_step"] = r.host_syncs_per_step;
 }
 
+/// With their totals over steps as means of a step.
+Json::Value fault_costs_json(const Report& r) {
+  const FaultCosts& costs = *r.fault_costs;
+  const auto steps = static_cast<double>(std::max<int64_t>(r.steps_recorded, 1));
+  const double with = r.device_seconds, tokens = costs.tokens;
+  const auto cost = [&](double seconds) {
+    Json::Value json(Json::objectValue);
+    const double without = with - seconds;
+    json["step_seconds_lost"] = seconds / steps;
+    json["share_lost"] = without > 0 ? seconds / without : 0;
+    json["tokens_per_second_lost"] = without > 0 && with > 0 ? tokens / without - tokens / with : 0;
+    return json;
+  };
+  Json::Value json = cost(with - costs.device_seconds_without);
+  json["step_seconds"] = with / steps;
+  json["step_seconds_without"] = costs.device_seconds_without / steps;
+  json["each"] = Json::Value(Json::arrayValue);
+  for (const FaultCosts::Each& each : costs.each) {
+    Json::Value one = cost(each.seconds);
+    one["fault"] = each.fault;
+    json["each"].append(one);
+  }
+  return json;
+}
+
 }  // namespace
 
 std::string verdict_place(const Verdict& v) {
@@ -203,6 +229,7 @@ Json::Value report_json(const Report& r) {
     json["cost"]["price"] = hours * r.price_per_gpu_hour;
     json["cost"]["currency"] = r.currency;
   }
+  if (r.fault_costs) json["faults"] = fault_costs_json(r);
   json["environment"] = r.environment.isNull() ? Json::Value(Json::objectValue) : r.environment;
   json["settings"] = r.settings.isNull() ? Json::Value(Json::objectValue) : r.settings;
   return json;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -48,6 +49,17 @@ struct EpGroupMemory {
   int64_t lowest = 0, highest = 0;
 };
 
+/// What the faults of the modelled machine cost: all steps against the same run without them.
+struct FaultCosts {
+  struct Each {
+    std::string fault;
+    double seconds = 0;  ///< of all steps, less when this one is not there and the others are
+  };
+  double device_seconds_without = 0;  ///< all steps, without any
+  double tokens = 0;                  ///< of all steps
+  std::vector<Each> each;
+};
+
 struct Report {
   std::string scenario, backend, fidelity, cluster, device_name, peak_source, dtype;
   int64_t seed = 0, world_size = 0, gpus_per_node = 1;
@@ -86,6 +98,7 @@ struct Report {
   /// Of the computing in the timeline's steps; NaN: unknown.
   double router_share_of_compute = std::numeric_limits<double>::quiet_NaN();
   std::vector<LayerReport> layers;
+  std::optional<FaultCosts> fault_costs;
   OpTable ops;  ///< of the profile's recorded steps
   std::vector<Verdict> verdicts;
   std::vector<std::string> notes;

@@ -94,6 +94,25 @@ std::string sizes_text(const Report& r) {
   return text;
 }
 
+void faults(Screen& screen, const Report& r) {
+  if (!r.fault_costs) return;
+  const FaultCosts& costs = *r.fault_costs;
+  const auto steps = static_cast<double>(std::max<int64_t>(r.steps_recorded, 1));
+  const auto line = [&](const std::string& label, double seconds, const std::string& of) {
+    const double without = r.device_seconds - seconds;
+    if (without <= 0) return;
+    screen.say(
+        label,
+        {format_seconds(seconds / steps) + " a step", percent(seconds / without),
+         grouped(costs.tokens / without - costs.tokens / r.device_seconds) + " tokens/s", of});
+  };
+  screen.heading("What faults cost, mean of all steps; each where the others stay");
+  line("all", r.device_seconds - costs.device_seconds_without,
+       "step " + format_seconds(r.device_seconds / steps) + " instead of " +
+           format_seconds(costs.device_seconds_without / steps));
+  for (const FaultCosts::Each& each : costs.each) line("this one", each.seconds, each.fault);
+}
+
 void training(Screen& screen, const Report& r) {
   std::vector<std::string> pieces;
   if (std::isfinite(r.last_loss)) {
@@ -349,6 +368,7 @@ std::string summary(const Report& r, const ScreenStyle& style) {
     screen.line("");
     screen.words("Ended by", r.error);
   }
+  faults(screen, r);
   verdicts(screen, r);
   if (!r.notes.empty()) screen.line("");
   for (const std::string& note : r.notes) screen.words("Note", note);

@@ -19,6 +19,7 @@ RUNS = {
     "small": ["routing-oscillation.json", *SMALL],
     "out of memory": ["seed-high-ep.json", "--numerics", "none", "--set", "training_config.steps=2"],
     "offload": ["seed-fsdp.json"],
+    "faults": ["faults.json"],
     "estimated": ["dp-ep-tradeoff.json", "--fidelity", "representative"],
 }
 

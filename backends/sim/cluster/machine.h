@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "backends/sim/cluster/profile.h"
@@ -47,9 +48,17 @@ class Machine {
     return fabric_.as_of_first(port - first_fabric_, bytes);
   }
   std::string port_name(int64_t port) const;
+  /// Something of the machine is slower or away at some time.
+  bool has_faults() const { return !faults_of_port_.empty() || !faults_of_gpu_.empty(); }
   /// When faults change a port's rate; empty: never.
   std::vector<RateChange> changes_of_port(int64_t port) const;
   std::vector<RateChange> changes_of_gpu(int64_t rank) const;
+  /// Since when a NIC's port is gone for good; infinity: it is not.
+  double lost_since(int64_t port) const;
+  bool loses_nics() const { return !lost_.empty(); }
+  /// The ports of the node's other NICs in the same direction that are there at `time`: what would
+  /// pass a lost one is shared evenly among them.
+  std::vector<int64_t> instead_of(int64_t port, double time) const;
   /// Latency of one step from one rank to another.
   Seconds latency(int64_t from, int64_t to) const {
     return same_node(from, to) ? profile_.nvlink.latency : profile_.nic.latency;
@@ -62,6 +71,10 @@ class Machine {
   NcclProfile nccl_;
   int64_t world_, nodes_, first_nic_, first_fabric_, ports_;
   Fabric fabric_;
+  void place(const Fault& fault);
+  void check_losses() const;
+  std::unordered_map<int64_t, std::vector<Fault>> faults_of_port_, faults_of_gpu_;
+  std::unordered_map<int64_t, double> lost_;  ///< by port: since when
 };
 
 }  // namespace moetwin

@@ -1,4 +1,7 @@
 #include <algorithm>
+#include <cmath>
+#include <deque>
+#include <limits>
 #include <simgrid/s4u.hpp>
 
 #include "backends/sim/runtime/network.h"
@@ -14,8 +17,8 @@ namespace s4u = simgrid::s4u;
 // as the flow network shows, but cost twenty times as much and round to its precision of 1e-9 s.)
 class Fluid : public Network {
  public:
-  explicit Fluid(const Machine& machine) : sharing_(rates(machine)) {
-    if (machine.profile().faults.empty()) return;
+  explicit Fluid(const Machine& machine) : machine_(machine), sharing_(rates(machine)) {
+    if (!machine.has_faults()) return;
     for (int64_t port = 0; port < machine.ports(); ++port)
       sharing_.schedule(port, machine.changes_of_port(port));
   }
@@ -31,6 +34,7 @@ class Fluid : public Network {
   /// From `now` until all ports' bytes are through and `seconds` have passed; returns when.
   double carry(double now, const std::vector<PortBytes>& ports, double seconds) {
     sleep_until(now);
+    if (machine_.loses_nics()) return carry_around(now, ports, seconds);
     std::vector<PortSharing::Amount> amounts(ports.size());
     for (size_t i = 0; i < amounts.size(); ++i) {
       amounts[i].left = ports[i].bytes;
@@ -53,6 +57,53 @@ class Fluid : public Network {
     }
   }
 
+  /// The same where NICs are lost for good: what is left to pass one when it goes, and all that
+  /// comes later, is shared among the others of its node.
+  double carry_around(double now, const std::vector<PortBytes>& ports, double seconds) {
+    struct Part {
+      int64_t port;
+      PortSharing::Amount amount;
+    };
+    std::deque<Part> parts;  // amounts stay where they are
+    const auto enter = [&](int64_t port, double bytes) {
+      const auto put = [&](int64_t at, double part) {
+        parts.push_back({at, {part}});
+        sharing_.enter(at, now, parts.back().amount);
+      };
+      if (machine_.lost_since(port) > now) return put(port, bytes);
+      const std::vector<int64_t> others = machine_.instead_of(port, now);
+      for (const int64_t other : others) put(other, bytes / static_cast<double>(others.size()));
+    };
+    for (const PortBytes& p : ports) enter(p.port, p.bytes);
+    const double local = now + seconds;
+    for (;;) {
+      double end = local, loss = std::numeric_limits<double>::infinity();
+      for (const Part& part : parts) {
+        const bool through = part.amount.through >= 0;
+        end = std::max(
+            end, through ? part.amount.through : sharing_.through(part.port, now, part.amount));
+        if (part.amount.through < 0) loss = std::min(loss, machine_.lost_since(part.port));
+      }
+      if (std::isfinite(end) && end <= now + kRounding * end) {
+        for (Part& part : parts)
+          if (part.amount.through < 0) sharing_.take_out(part.port, part.amount);
+        return end;
+      }
+      now = std::min(end, loss);
+      sleep_until(now);
+      if (loss > now) continue;
+      for (size_t i = 0, have = parts.size(); i < have; ++i) {
+        Part& part = parts[i];
+        if (part.amount.through >= 0 || machine_.lost_since(part.port) > now) continue;
+        sharing_.through(part.port, now, part.amount);  // brings what is left up to now
+        if (part.amount.through >= 0) continue;
+        sharing_.take_out(part.port, part.amount);
+        part.amount.through = now;
+        enter(part.port, part.amount.left);
+      }
+    }
+  }
+
   static constexpr double kRounding = 1e-15;
   static std::vector<double> rates(const Machine& machine) {
     std::vector<double> rates;
@@ -62,6 +113,7 @@ class Fluid : public Network {
   static void sleep_until(double time) {
     if (time > s4u::Engine::get_clock()) s4u::this_actor::sleep_until(time);
   }
+  const Machine& machine_;
   PortSharing sharing_;
 };
 

@@ -221,10 +221,10 @@ void SimBackend::resolve(StreamQueue& q, int32_t stream, const QueueItem& item) 
 }
 
 double SimBackend::slowness_at(double time) const {
-  double share = 1;
-  for (const RateChange& change : rate_changes_)
-    if (change.time <= time) share = change.share;
-  return 1 / share;
+  const auto after =
+      std::upper_bound(rate_changes_.begin(), rate_changes_.end(), time,
+                       [](double t, const RateChange& change) { return t < change.time; });
+  return after == rate_changes_.begin() ? 1 : 1 / std::prev(after)->share;
 }
 
 void SimBackend::slow_down(int32_t stream, const Collective& c, size_t member) {

@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "core/record/json_text.h"
+#include "core/record/summary.h"
 #include "core/scenario/model_size.h"
 #include "tests/core/record/recorded_run.h"
 #include "tests/support/temporary_directory.h"
@@ -130,6 +131,28 @@ TEST_CASE("report.json has the keys that other programs rely on, and parses") {
   CHECK(json["cost"]["gpu_hours"].asDouble() == Approx(1 / 90.));
   CHECK(json["cost"]["price"].asDouble() == Approx(0.4));
   CHECK(json["cost"]["currency"] == "EUR");
+}
+
+TEST_CASE("what faults cost is a step's mean, a share and tokens a second of the run without") {
+  Report r;
+  r.device_seconds = 12;
+  r.steps_recorded = 4;
+  CHECK_FALSE(report_json(r).isMember("faults"));
+  r.fault_costs = FaultCosts{10, 1200, {{"gpu of rank 1 at 0.5", 1.5}}};
+  const Json::Value faults = report_json(r)["faults"];
+  CHECK(faults["step_seconds"].asDouble() == Approx(3));
+  CHECK(faults["step_seconds_without"].asDouble() == Approx(2.5));
+  CHECK(faults["step_seconds_lost"].asDouble() == Approx(0.5));
+  CHECK(faults["share_lost"].asDouble() == Approx(0.2));
+  CHECK(faults["tokens_per_second_lost"].asDouble() == Approx(120 - 100));
+  const Json::Value& each = faults["each"][0];
+  CHECK(each["fault"] == "gpu of rank 1 at 0.5");
+  CHECK(each["step_seconds_lost"].asDouble() == Approx(0.375));
+  CHECK(each["share_lost"].asDouble() == Approx(1.5 / 10.5));
+  CHECK(each["tokens_per_second_lost"].asDouble() == Approx(1200 / 10.5 - 100));
+  const std::string text = summary(r);
+  CHECK_THAT(text, Contains("500.00 ms a step") && Contains("20.0 %") && Contains("20 tokens/s") &&
+                       Contains("step 3.00 s instead of 2.50 s"));
 }
 
 TEST_CASE("memory beyond the GPU is a verdict that names rank, step, class and bytes over") {
