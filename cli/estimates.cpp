@@ -21,6 +21,7 @@ EstimateStep estimates(const ClusterProfile& profile) {
     figures.mfu = e.mfu;
     figures.dropped_share = e.dropped_share;
     figures.peak_bytes = e.device_bytes;
+    figures.lasting_bytes = e.lasting_bytes;
     figures.parts = e.parts;
     return figures;
   };

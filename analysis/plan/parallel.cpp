@@ -23,7 +23,8 @@ struct Packed {
 static_assert(std::is_trivially_copyable_v<Packed>);
 
 struct Counts {
-  int64_t combinations, refused, state_too_large, too_large, slower_by_rule, beaten, estimated;
+  int64_t combinations, refused, state_too_large, too_large, slower_by_rule, beaten, dominated,
+      estimated;
   size_t fitting, rules;
   bool closest;
 };
@@ -106,7 +107,7 @@ class Reader {
 std::string to_bytes(const PlanSpace& space, const PlanSearch& s) {
   Writer out;
   out.put(Counts{s.combinations, s.refused, s.state_too_large, s.too_large, s.slower_by_rule,
-                 s.beaten, s.estimated, s.fitting.size(), s.refused_by.size(),
+                 s.beaten, s.dominated, s.estimated, s.fitting.size(), s.refused_by.size(),
                  s.closest.has_value()});
   for (const PlanResult& r : s.fitting) out.put(pack(space, r));
   if (s.closest) out.put(pack(space, *s.closest));
@@ -128,6 +129,7 @@ PlanSearch from_bytes(const PlanSpace& space, const std::string& bytes) {
   found.too_large = counts.too_large;
   found.slower_by_rule = counts.slower_by_rule;
   found.beaten = counts.beaten;
+  found.dominated = counts.dominated;
   found.estimated = counts.estimated;
   for (size_t i = 0; i < counts.fitting; ++i)
     found.fitting.push_back(unpack(space, in.get<Packed>()));

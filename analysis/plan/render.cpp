@@ -116,6 +116,11 @@ std::string searched_text(const PlanSearch& search) {
   if (search.beaten > 0)
     text += fmt::format("; {} left out of layouts that lose even without all-to-all and bubble",
                         count_text(search.beaten));
+  if (search.dominated > 0)
+    text += fmt::format(
+        "; {} left out, for another is as fast with as little memory even if theirs gathered "
+        "weights for nothing",
+        count_text(search.dominated));
   return text + "\n";
 }
 
@@ -271,6 +276,7 @@ Json::Value plan_json(const PlanContext& context, const PlanSearch& search) {
   searched["state_too_large"] = Json::Int64(search.state_too_large);
   searched["too_large"] = Json::Int64(search.too_large);
   searched["beaten"] = Json::Int64(search.beaten);
+  searched["dominated"] = Json::Int64(search.dominated);
   searched["slower_by_rule"] = Json::Int64(search.slower_by_rule);
   json["ranking"] = Json::Value(Json::arrayValue);
   for (size_t i = 0; i < std::min(context.shown, search.fitting.size()); ++i)

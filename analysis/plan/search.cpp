@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <tuple>
 #include <utility>
 
 #include "core/base/error.h"
@@ -42,6 +44,11 @@ int64_t state_bytes(const Scenario& scenario, int64_t gpus_per_node) {
   return most;
 }
 
+/// Whether weights are gathered layer by layer.
+bool gathers(const std::string& sharding) {
+  return sharding != "NO_SHARD" && sharding != "SHARD_OPTIMIZER";
+}
+
 class Search {
  public:
   Search(const Scenario& scenario, const PlanSpace& space, const PlanMachine& machine,
@@ -49,6 +56,7 @@ class Search {
       : scenario_(scenario), space_(space), machine_(machine), estimate_(estimate) {}
 
   PlanSearch run(const PlanTask& task) {
+    known_ = task.known.get();
     of_layout(task.layout, task.pass);
     return std::move(found_);
   }
@@ -62,6 +70,7 @@ class Search {
     for (const std::string& sharding : space_.sharding) {
       if (!copies && sharding != space_.sharding.front()) continue;  // nothing to shard over
       point.sharding = sharding;
+      const PlanPass simple_pass = gathers(sharding) ? PlanPass::gathering : PlanPass::simple;
       for (const std::string& schedule :
            stages ? space_.schedule : std::vector<std::string>{"1f1b"}) {
         point.schedule = schedule;
@@ -77,7 +86,9 @@ class Search {
               point.overlap = overlap;
               const bool simple = (!stages || schedule == space_.schedule.front()) &&
                                   overlap == space_.overlap.front();
-              if (simple != (pass == PlanPass::simple)) continue;
+              if (simple ? pass != simple_pass
+                         : pass != PlanPass::rest && pass != PlanPass::count_rest)
+                continue;
               if (pass == PlanPass::count_rest) {
                 const auto count =
                     static_cast<int64_t>(space_.micro_batch.size() * space_.cpu_offload.size() *
@@ -114,7 +125,7 @@ class Search {
     return all;
   }
 
-  enum class Verdict { refused, does_not_fit, fits };
+  enum class Verdict { refused, dominated, does_not_fit, fits };
 
   /// Recompute and offload only ever cost time: the first that fits is the fastest. And where
   /// nothing of a smaller micro-batch fits (`smaller_is_too_large`), nothing of this one does.
@@ -154,6 +165,10 @@ class Search {
       keep_if_closest(result);
       return Verdict::does_not_fit;
     }
+    if (known_ && gathers(point.sharding) && is_dominated(point, state)) {
+      ++found_.dominated;
+      return Verdict::dominated;
+    }
     ++found_.estimated;
     result.figures = estimate_(scenario);
     if (result.figures.peak_bytes > machine_.memory_bytes) {
@@ -165,6 +180,42 @@ class Search {
     return Verdict::fits;
   }
 
+  /// A bound from the same point with every weight where it is used: gathering hides behind
+  /// compute at best, and the optimizer has at best nothing to do. What comes and goes in a step
+  /// (activations above all) is the same, a tenth for buffers of the reduction aside.
+  bool is_dominated(PlanPoint point, int64_t state) {
+    point.sharding = "NO_SHARD";
+    const PlanFigures* bound = whole(point);
+    if (!bound) return false;
+    const double least = 0.99 * (bound->step_seconds - bound->parts[Part::other_communication] -
+                                 bound->parts.optimizer);
+    const double tokens_per_second = bound->tokens_per_second * bound->step_seconds /
+                                     std::max(least, 1e-3 * bound->step_seconds);
+    const auto floor = static_cast<double>(state) +
+                       0.9 * static_cast<double>(bound->peak_bytes - bound->lasting_bytes);
+    return std::any_of(known_->begin(), known_->end(), [&](const PlanResult& r) {
+      const PlanFigures& f = r.figures;
+      return f.tokens_per_second >= tokens_per_second &&
+             static_cast<double>(f.peak_bytes) <= floor && f.dropped_share <= bound->dropped_share;
+    });
+  }
+
+  /// Figures of a point whether or not it fits; null where it breaks a rule. Kept, since several
+  /// ways to shard ask for them.
+  const PlanFigures* whole(const PlanPoint& point) {
+    const auto key =
+        std::tuple(point.schedule, point.virtual_stages, point.micro_batch, point.recompute,
+                   point.cpu_offload, point.overlap, point.capacity_factor, point.rebalancing);
+    auto at = whole_.find(key);
+    if (at == whole_.end()) {
+      const Scenario scenario = planned(scenario_, point);
+      std::optional<PlanFigures> figures;
+      if (broken_rule(scenario).empty()) figures = estimate_(scenario);
+      at = whole_.emplace(key, figures).first;
+    }
+    return at->second ? &*at->second : nullptr;
+  }
+
   void keep_if_closest(const PlanResult& result) {
     if (!found_.closest || result.figures.peak_bytes < found_.closest->figures.peak_bytes)
       found_.closest = result;
@@ -174,6 +225,11 @@ class Search {
   const PlanSpace& space_;
   const PlanMachine& machine_;
   const EstimateStep& estimate_;
+  const std::vector<PlanResult>* known_ = nullptr;
+  std::map<std::tuple<std::string, int64_t, int64_t, std::string, bool, bool, std::optional<double>,
+                      std::string>,
+           std::optional<PlanFigures>>
+      whole_;
   PlanSearch found_;
 };
 
@@ -193,6 +249,7 @@ void add(PlanSearch& to, const PlanSearch& part) {
   to.too_large += part.too_large;
   to.slower_by_rule += part.slower_by_rule;
   to.beaten += part.beaten;
+  to.dominated += part.dominated;
   to.estimated += part.estimated;
   to.fitting.insert(to.fitting.end(), part.fitting.begin(), part.fitting.end());
   for (const auto& [rule, count] : part.refused_by) to.refused_by[rule] += count;
@@ -201,37 +258,59 @@ void add(PlanSearch& to, const PlanSearch& part) {
     to.closest = part.closest;
 }
 
-/// Tokens a second if nothing were lost to all-to-all and bubble.
-double promise(const PlanFigures& f) {
-  const double least = f.step_seconds - f.parts[Part::all_to_all] - f.parts[Part::bubble];
+/// Tokens a second if nothing were lost to all-to-all and bubble; and, where weights may be
+/// gathered another way, to other communication.
+double promise(const PlanFigures& f, bool gathered_otherwise = false) {
+  const double least = f.step_seconds - f.parts[Part::all_to_all] - f.parts[Part::bubble] -
+                       (gathered_otherwise ? f.parts[Part::other_communication] : 0);
   return f.tokens_per_second * f.step_seconds / std::max(least, 1e-3 * f.step_seconds);
 }
 
 }  // namespace
 
 PlanSearch search_plan_by(const Scenario& scenario, const PlanSpace& space, const RunTasks& run) {
-  std::vector<PlanTask> tasks;
-  for (const PlanLayout& layout : plan_layouts(space, scenario))
-    tasks.push_back({layout, PlanPass::simple});
-  if (tasks.empty())
+  const std::vector<PlanLayout> layouts = plan_layouts(space, scenario);
+  if (layouts.empty())
     throw Error(ErrorClass::configuration,
                 fmt::format("plan: no sizes of the space make a grid of {} GPUs",
                             scenario.distributed_config.world_size));
-  const std::vector<PlanSearch> simple = run(tasks);
   PlanSearch found;
   double best = 0;
-  for (const PlanSearch& part : simple) {
-    add(found, part);
-    for (const PlanResult& r : part.fitting) best = std::max(best, r.figures.tokens_per_second);
-  }
-  for (size_t i = 0; i < tasks.size(); ++i) {
-    const auto& fitting = simple[i].fitting;
-    const bool may_win = std::any_of(fitting.begin(), fitting.end(), [&](const PlanResult& r) {
-      return promise(r.figures) >= best;
+  std::vector<std::vector<PlanFigures>> fitting(layouts.size());  // of each layout, so far
+  const auto pass_over = [&](const std::vector<size_t>& which, const auto& pass_of) {
+    const auto known = std::make_shared<const std::vector<PlanResult>>(pareto_front(found.fitting));
+    std::vector<PlanTask> tasks;
+    for (const size_t i : which) tasks.push_back({layouts[i], pass_of(i), known});
+    const std::vector<PlanSearch> parts = run(tasks);
+    for (size_t t = 0; t < parts.size(); ++t) {
+      add(found, parts[t]);
+      for (const PlanResult& r : parts[t].fitting) {
+        fitting[which[t]].push_back(r.figures);
+        best = std::max(best, r.figures.tokens_per_second);
+      }
+    }
+  };
+  const auto may_win = [&](size_t i, bool gathered_otherwise) {
+    return std::any_of(fitting[i].begin(), fitting[i].end(), [&](const PlanFigures& f) {
+      return promise(f, gathered_otherwise) >= best;
     });
-    tasks[i].pass = may_win ? PlanPass::rest : PlanPass::count_rest;
-  }
-  for (const PlanSearch& part : run(tasks)) add(found, part);
+  };
+
+  std::vector<size_t> all(layouts.size());
+  std::iota(all.begin(), all.end(), size_t{0});
+  pass_over(all, [](size_t) { return PlanPass::simple; });
+  // Those that may win first: they show what the others have to beat.
+  std::vector<size_t> later = all;
+  const auto split = std::stable_partition(
+      later.begin(), later.end(), [&](size_t i) { return fitting[i].empty() || may_win(i, true); });
+  const std::vector<size_t> first(later.begin(), split);
+  later.erase(later.begin(), split);
+  pass_over(first, [](size_t) { return PlanPass::gathering; });
+  pass_over(later, [](size_t) { return PlanPass::gathering; });
+  const double to_beat = best;
+  std::vector<bool> wins(layouts.size());
+  for (size_t i = 0; i < layouts.size(); ++i) wins[i] = may_win(i, false) || to_beat == 0;
+  pass_over(all, [&](size_t i) { return wins[i] ? PlanPass::rest : PlanPass::count_rest; });
   std::stable_sort(found.fitting.begin(), found.fitting.end(),
                    [](const PlanResult& a, const PlanResult& b) {
                      if (a.figures.tokens_per_second != b.figures.tokens_per_second)

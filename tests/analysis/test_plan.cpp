@@ -85,10 +85,10 @@ TEST_CASE("what fits is ranked by throughput and recompute is tried only where i
   CHECK(all.fitting[0].point.layout == PlanLayout{1, 1, 8, 1, 1});
   CHECK(all.fitting[0].figures.step_seconds == Approx(0.125));
   for (const PlanResult& r : all.fitting) CHECK(r.point.recompute == "none");
-  CHECK(all.estimated == calls);
+  CHECK(all.estimated <= calls);  // the bounds of what gathers weights are asked for too
   CHECK(all.too_large == 0);
-  CHECK(all.combinations ==
-        all.estimated + all.refused + all.state_too_large + all.slower_by_rule + all.beaten);
+  CHECK(all.combinations == all.estimated + all.refused + all.state_too_large + all.slower_by_rule +
+                                all.beaten + all.dominated);
 
   // With 1e8 bytes EP 8 needs 1.25e8 without recompute, 1.14e8 with selective, 0.96e8 with full.
   const PlanSearch tight =

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <numeric>
 #include <unordered_map>
 
 #include "backends/sim/cost/framework.h"
@@ -294,8 +295,12 @@ Estimate Estimator::estimate(const Scenario& scenario, const EstimateOptions& op
                                stage.host_syncs,
                                communicators,
                                {}});
-    estimate.device_bytes =
-        std::max(estimate.device_bytes, stage.peak_bytes + communicators + estimate.context_bytes);
+    const int64_t device_bytes = stage.peak_bytes + communicators + estimate.context_bytes;
+    if (device_bytes > estimate.device_bytes) {
+      estimate.device_bytes = device_bytes;
+      estimate.lasting_bytes =
+          std::accumulate(stage.lasting.begin(), stage.lasting.end(), int64_t{0});
+    }
     if (options.traffic) estimate.stages.back().sent = traffic_of(step, s, wanted);
     estimate.parts += stage.parts;
     estimate.peak_bytes = std::max(estimate.peak_bytes, stage.peak_bytes);

@@ -38,6 +38,7 @@ struct Estimate {
   int64_t peak_bytes = 0, memory_bytes = 0;  ///< of the fullest rank; what a GPU has
   int64_t context_bytes = 0;                 ///< of the library, the framework and its workspaces
   int64_t device_bytes = 0;                  ///< most of a rank: tensors, communicators, context
+  int64_t lasting_bytes = 0;                 ///< of its tensors: what stays from step to step
   bool fits = false;                         ///< device_bytes are not more than memory_bytes
   int64_t host_bytes = 0, host_syncs = 0;
   std::vector<StageEstimate> stages;
