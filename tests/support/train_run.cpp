@@ -60,7 +60,7 @@ class Reader {
   template <class T>
   std::vector<T> list() {
     std::vector<T> values(get<size_t>());
-    std::memcpy(values.data(), at_, values.size() * sizeof(T));
+    if (!values.empty()) std::memcpy(values.data(), at_, values.size() * sizeof(T));
     at_ += values.size() * sizeof(T);
     return values;
   }

@@ -3,11 +3,12 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <random>
-#include <set>
 #include <thread>
+#include <vector>
 
 #include "tests/cuda_on_host/runtime/device.h"
 #include "tests/cuda_on_host/runtime/settings.h"
@@ -83,7 +84,8 @@ namespace {
 
 struct Streams {
   std::mutex mutex;
-  std::set<CUstream_st*> all;
+  /// Shared with who waits for all streams of a device while another thread destroys one.
+  std::map<CUstream_st*, std::shared_ptr<CUstream_st>> all;
   uint64_t made = 0;
 };
 Streams& streams() {
@@ -125,10 +127,11 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int) {
   if (flags != cudaStreamNonBlocking)
     return misuse(cudaErrorInvalidValue, "a stream that is not cudaStreamNonBlocking");
-  auto* made = new CUstream_st;
+  const auto shared = std::make_shared<CUstream_st>();
+  CUstream_st* made = shared.get();
   made->device = current_device();
   const std::lock_guard lock(streams().mutex);
-  streams().all.insert(made);
+  streams().all.emplace(made, shared);
   const uint64_t seed = settings().seed * 1000003 + streams().made++;
   made->worker = std::thread([made, seed] { made->loop(seed); });
   *stream = made;
@@ -137,10 +140,14 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, i
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   if (!stream) return misuse(cudaErrorInvalidResourceHandle, "destroys the default stream");
+  std::shared_ptr<CUstream_st> last;
   {
     const std::lock_guard lock(streams().mutex);
-    if (!streams().all.erase(stream))
+    const auto found = streams().all.find(stream);
+    if (found == streams().all.end())
       return misuse(cudaErrorInvalidResourceHandle, "destroys a stream that is none");
+    last = std::move(found->second);
+    streams().all.erase(found);
   }
   {
     const std::lock_guard lock(stream->mutex);
@@ -148,7 +155,6 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   }
   stream->changed.notify_all();
   stream->worker.join();
-  delete stream;
   return cudaSuccess;
 }
 
@@ -167,13 +173,13 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
 
 cudaError_t cudaDeviceSynchronize() {
   const int device = current_device();
-  std::set<CUstream_st*> all;
+  std::vector<std::shared_ptr<CUstream_st>> all;
   {
     const std::lock_guard lock(streams().mutex);
-    all = streams().all;
+    for (const auto& [handle, stream] : streams().all)
+      if (stream->device == device) all.push_back(stream);
   }
-  for (CUstream_st* stream : all)
-    if (stream->device == device) stream->drain();
+  for (const auto& stream : all) stream->drain();
   return device_error(device);
 }
 
