@@ -17,7 +17,7 @@ namespace {
 /// Parts by rank are kept for as many steps as fit into some 60 MB.
 constexpr int64_t kKeptParts = 500000;
 
-constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+constexpr double kNotKnown = std::numeric_limits<double>::quiet_NaN();
 
 /// What must fit: pieces live in blocks, so the blocks count where they are known.
 int64_t needed(const MemoryUse& use) {
@@ -52,7 +52,7 @@ double probe_mean(const std::deque<std::vector<LayerRow>>& window, size_t layer,
     sum += (*probe).*figure;
     ++known;
   }
-  return known > 0 ? sum / static_cast<double>(known) : kUnknown;
+  return known > 0 ? sum / static_cast<double>(known) : kNotKnown;
 }
 
 }  // namespace
@@ -62,9 +62,9 @@ ReportBuilder::ReportBuilder(const Scenario& scenario, const Grid& grid,
     : scenario_(scenario),
       grid_(grid),
       capacity_(memory_capacity_bytes),
-      first_loss_(kUnknown),
-      last_loss_(kUnknown),
-      validation_last_(kUnknown),
+      first_loss_(kNotKnown),
+      last_loss_(kNotKnown),
+      validation_last_(kNotKnown),
       peaks_(static_cast<size_t>(grid.world())),
       exceeded_step_(static_cast<size_t>(grid.world())) {}
 
@@ -106,9 +106,9 @@ void ReportBuilder::add_memory(const StepRow& row, const std::vector<MemoryUse>&
 void ReportBuilder::build_throughput(Report& report, double peak, double hardware_flop) const {
   const Sums& sums = steady_.steps > 0 ? steady_ : warm_;
   report.steps_measured = sums.steps;
-  report.mfu = report.hfu = kUnknown;
-  report.tokens_per_second = report.samples_per_second = report.step_seconds_median = kUnknown;
-  report.step_seconds_p5 = report.step_seconds_p95 = kUnknown;
+  report.mfu = report.hfu = kNotKnown;
+  report.tokens_per_second = report.samples_per_second = report.step_seconds_median = kNotKnown;
+  report.step_seconds_p5 = report.step_seconds_p95 = kNotKnown;
   if (sums.steps == 0) return;
   const auto steps = static_cast<double>(sums.steps);
   report.tokens_per_second = sums.tokens / sums.seconds;

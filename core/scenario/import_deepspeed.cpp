@@ -5,12 +5,10 @@
 
 #include "core/scenario/import_json.h"
 #include "core/scenario/json_members.h"
+#include "core/scenario/key_prefixes.h"
 
 namespace moetwin {
 namespace {
-
-const std::string kTraining = "training_config.", kMoe = "model_config.moe_layer_config.",
-                  kDistributed = "distributed_config.";
 
 void take_batch(JsonMembers& in, ScenarioDraft& draft) {
   in.take("train_batch_size", kTraining + "global_batch_size");

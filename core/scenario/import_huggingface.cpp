@@ -5,11 +5,10 @@
 #include "core/base/error.h"
 #include "core/scenario/import_json.h"
 #include "core/scenario/json_members.h"
+#include "core/scenario/key_prefixes.h"
 
 namespace moetwin {
 namespace {
-
-const std::string kModel = "model_config.", kMoe = "model_config.moe_layer_config.";
 
 bool yes(const Json::Value& value, bool otherwise = false) {
   return value.isBool() ? value.asBool() : otherwise;

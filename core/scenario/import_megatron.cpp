@@ -9,6 +9,7 @@
 #include <optional>
 #include <stdexcept>
 
+#include "core/scenario/key_prefixes.h"
 #include "core/scenario/megatron_arguments.h"
 
 namespace moetwin {
@@ -114,9 +115,6 @@ class Importer {
   int64_t expert_count_ = 0, batch_ = 0;
   bool all_ranks_ = false;  ///< experts are spread over all data-parallel ranks
 };
-
-const std::string kModel = "model_config.", kMoe = "model_config.moe_layer_config.",
-                  kTraining = "training_config.";
 
 void Importer::model() {
   take(kModel + "num_layers", integer("num-layers"));

@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <map>
 
+#include "core/scenario/key_prefixes.h"
 #include "core/scenario/megatron_arguments.h"
 
 namespace moetwin {
 namespace {
-
-const std::string kDistributed = "distributed_config.";
 
 class Layout {
  public:

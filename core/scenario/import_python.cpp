@@ -11,9 +11,9 @@
 namespace moetwin {
 namespace {
 
-class Importer {
+class PythonImporter {
  public:
-  Importer(const PythonFile& file, const std::string& name, ScenarioDraft* draft)
+  PythonImporter(const PythonFile& file, const std::string& name, ScenarioDraft* draft)
       : file_(file), name_(std::filesystem::path(name).filename().string()), draft_(draft) {}
 
   void run() {
@@ -77,7 +77,7 @@ class Importer {
 
 void import_python(const std::string& text, const std::string& name, ScenarioDraft* draft) {
   const PythonFile file = read_python_literals(text, name);
-  Importer(file, name, draft).run();
+  PythonImporter(file, name, draft).run();
   if (draft->empty())
     throw Error(ErrorClass::configuration,
                 fmt::format("{}: no literal dictionary named as a section of a scenario; legal: "

@@ -4,14 +4,10 @@
 #include <string>
 #include <vector>
 
+#include "core/scenario/key_prefixes.h"
 #include "core/scenario/rules.h"
 
 namespace moetwin {
-
-inline const std::string kModel = "model_config.";
-inline const std::string kMoe = "model_config.moe_layer_config.";
-inline const std::string kDistributed = "distributed_config.";
-inline const std::string kTraining = "training_config.";
 
 /// "1, 2, 4, ..., 4096": the divisors of n, at most a dozen of them.
 std::string divisors_text(int64_t n);

@@ -44,7 +44,7 @@ std::string sharded_fault(const Scenario& s, const Problems&) {
       s.rebalancing.kind, sharding_of(d).name);
 }
 
-std::string schedule_fault(const Scenario& s, const Problems&) {
+std::string rebalancing_schedule_fault(const Scenario& s, const Problems&) {
   const DistributedConfig& d = s.distributed_config;
   if (s.rebalancing.kind == "none") return "";
   if (d.pipeline_schedule == "zb_h1" && d.pipeline_parallel_size > 1)
@@ -105,7 +105,7 @@ void add_rebalancing_rules(std::vector<Rule>& rules) {
                     kDistributed + "pipeline_parallel_size"},
                    "rebalancing needs whole backwards, one micro-batch after the other",
                    false,
-                   schedule_fault});
+                   rebalancing_schedule_fault});
   rules.push_back({{"rebalancing.redundant_experts", kind, ep, experts},
                    "replicas are shared out equally over the ranks of an EP group",
                    false,

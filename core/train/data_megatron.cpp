@@ -14,11 +14,7 @@ namespace moetwin {
 namespace {
 
 constexpr char kMagic[9] = {'M', 'M', 'I', 'D', 'I', 'D', 'X', 0, 0};
-constexpr int64_t kHeaderBytes = 34;
-
-[[noreturn]] void refuse(const std::string& path, const std::string& why) {
-  throw Error(ErrorClass::configuration, fmt::format("data file {}: {}", path, why));
-}
+constexpr int64_t kIndexHeaderBytes = 34;
 
 TokenType type_of_code(int code, const std::string& path) {
   switch (code) {
@@ -35,9 +31,10 @@ TokenType type_of_code(int code, const std::string& path) {
     case 8:
       return TokenType::u16;
     default:
-      refuse(path, fmt::format("type code {} at byte offset 17 is no integer type: legal are 1 "
-                               "(uint8), 2 (int8), 3 (int16), 4 (int32), 5 (int64), 8 (uint16)",
-                               code));
+      refuse_data_file(path,
+                       fmt::format("type code {} at byte offset 17 is no integer type: legal are 1 "
+                                   "(uint8), 2 (int8), 3 (int16), 4 (int32), 5 (int64), 8 (uint16)",
+                                   code));
   }
 }
 
@@ -50,29 +47,31 @@ std::string without_suffix(const std::string& path) {
 void append_dataset(TokenStream& stream, const std::string& prefix) {
   const MappedFile index(prefix + ".idx");
   const std::string& path = index.path();
-  if (index.size() < kHeaderBytes)
-    refuse(path, fmt::format("is truncated: {} bytes, the header alone has {}", index.size(),
-                             kHeaderBytes));
+  if (index.size() < kIndexHeaderBytes)
+    refuse_data_file(path, fmt::format("is truncated: {} bytes, the header alone has {}",
+                                       index.size(), kIndexHeaderBytes));
   if (std::memcmp(index.data(), kMagic, sizeof kMagic) != 0)
-    refuse(path, "does not begin with MMIDIDX: no index of Megatron");
+    refuse_data_file(path, "does not begin with MMIDIDX: no index of Megatron");
   if (index.at<uint64_t>(9) != 1)
-    refuse(path, fmt::format("version {} at byte offset 9: only version 1 is known",
-                             index.at<uint64_t>(9)));
+    refuse_data_file(path, fmt::format("version {} at byte offset 9: only version 1 is known",
+                                       index.at<uint64_t>(9)));
   const TokenType type = type_of_code(index.at<uint8_t>(17), path);
   const int64_t n = index.at<int64_t>(18), d = index.at<int64_t>(26);
   // Divided, not multiplied: a corrupt count must not overflow the check.
   if (n < 0 || d < 0 || n > index.size() / 12 || d > index.size() / 8 ||
-      index.size() < kHeaderBytes + 12 * n + 8 * d)
-    refuse(path, fmt::format("is truncated: {} sequences and {} document marks do not fit into {} "
-                             "bytes",
-                             n, d, index.size()));
-  const int64_t lengths = kHeaderBytes, offsets = lengths + 4 * n, documents = offsets + 8 * n;
+      index.size() < kIndexHeaderBytes + 12 * n + 8 * d)
+    refuse_data_file(
+        path, fmt::format("is truncated: {} sequences and {} document marks do not fit into {} "
+                          "bytes",
+                          n, d, index.size()));
+  const int64_t lengths = kIndexHeaderBytes, offsets = lengths + 4 * n, documents = offsets + 8 * n;
   if (d > 0 &&
       (index.at<int64_t>(documents) != 0 || index.at<int64_t>(documents + 8 * (d - 1)) != n))
-    refuse(path, fmt::format("document marks go from {} to {} (byte offset {}), but must go from "
-                             "0 to the {} sequences",
-                             index.at<int64_t>(documents),
-                             index.at<int64_t>(documents + 8 * (d - 1)), documents, n));
+    refuse_data_file(
+        path, fmt::format("document marks go from {} to {} (byte offset {}), but must go from "
+                          "0 to the {} sequences",
+                          index.at<int64_t>(documents), index.at<int64_t>(documents + 8 * (d - 1)),
+                          documents, n));
   const auto file = std::make_shared<MappedFile>(prefix + ".bin");
   const int64_t width = token_type_size(type);
   for (int64_t i = 0; i < n; ++i) {
@@ -80,10 +79,10 @@ void append_dataset(TokenStream& stream, const std::string& prefix) {
     const int64_t offset = index.at<int64_t>(offsets + 8 * i);
     if (length < 0 || offset < 0 || offset > file->size() ||
         length > (file->size() - offset) / width)
-      refuse(path,
-             fmt::format("sequence {} (byte offset {}) is {} tokens of {} bytes at {}, but "
-                         "{} has only {} bytes",
-                         i, lengths + 4 * i, length, width, offset, file->path(), file->size()));
+      refuse_data_file(
+          path, fmt::format("sequence {} (byte offset {}) is {} tokens of {} bytes at {}, but "
+                            "{} has only {} bytes",
+                            i, lengths + 4 * i, length, width, offset, file->path(), file->size()));
     stream.append(file, offset, length, type);
   }
 }

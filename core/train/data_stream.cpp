@@ -8,6 +8,10 @@
 
 namespace moetwin {
 
+void refuse_data_file(const std::string& path, const std::string& why) {
+  throw Error(ErrorClass::configuration, fmt::format("data file {}: {}", path, why));
+}
+
 int64_t token_type_size(TokenType type) {
   constexpr int64_t kSizes[] = {1, 1, 2, 2, 4, 4, 8};
   return kSizes[static_cast<int>(type)];

@@ -10,6 +10,9 @@
 
 namespace moetwin {
 
+/// Throws Error(configuration): "data file PATH: WHY".
+[[noreturn]] void refuse_data_file(const std::string& path, const std::string& why);
+
 /// How token ids are stored.
 enum class TokenType : uint8_t { u8, i8, i16, u16, i32, u32, i64 };
 int64_t token_type_size(TokenType type);

@@ -9,33 +9,32 @@ namespace moetwin {
 
 namespace {
 
-constexpr int64_t kHeaderBytes = 256 * 4;
+constexpr int64_t kLlmcHeaderBytes = 256 * 4;
 constexpr int32_t kMagicU16 = 20240520, kMagicU32 = 20240801;
-
-[[noreturn]] void refuse(const std::string& path, const std::string& why) {
-  throw Error(ErrorClass::configuration, fmt::format("data file {}: {}", path, why));
-}
 
 void append_with_header(TokenStream& stream, std::shared_ptr<const MappedFile> file) {
   const TokenType type = file->at<int32_t>(0) == kMagicU16 ? TokenType::u16 : TokenType::u32;
   const int64_t width = token_type_size(type);
-  if (file->size() < kHeaderBytes)
-    refuse(file->path(), fmt::format("is truncated: {} bytes, but its magic {} promises a header "
-                                     "of {} bytes",
-                                     file->size(), file->at<int32_t>(0), kHeaderBytes));
-  const int64_t tokens = file->at<int32_t>(8), expected = kHeaderBytes + tokens * width;
+  if (file->size() < kLlmcHeaderBytes)
+    refuse_data_file(file->path(),
+                     fmt::format("is truncated: {} bytes, but its magic {} promises a header "
+                                 "of {} bytes",
+                                 file->size(), file->at<int32_t>(0), kLlmcHeaderBytes));
+  const int64_t tokens = file->at<int32_t>(8), expected = kLlmcHeaderBytes + tokens * width;
   if (tokens <= 0)
-    refuse(file->path(),
-           fmt::format("header word 2 at byte offset 8 is {}: the number of tokens must be at "
-                       "least 1",
-                       tokens));
+    refuse_data_file(
+        file->path(),
+        fmt::format("header word 2 at byte offset 8 is {}: the number of tokens must be at "
+                    "least 1",
+                    tokens));
   if (file->size() != expected)
-    refuse(file->path(),
-           fmt::format("{}: its header states {} tokens of {} bytes, so the file must have {} "
-                       "bytes, but it has {}",
-                       file->size() < expected ? "is truncated" : "is too long", tokens, width,
-                       expected, file->size()));
-  stream.append(std::move(file), kHeaderBytes, tokens, type);
+    refuse_data_file(
+        file->path(),
+        fmt::format("{}: its header states {} tokens of {} bytes, so the file must have {} "
+                    "bytes, but it has {}",
+                    file->size() < expected ? "is truncated" : "is too long", tokens, width,
+                    expected, file->size()));
+  stream.append(std::move(file), kLlmcHeaderBytes, tokens, type);
 }
 
 }  // namespace
@@ -54,9 +53,10 @@ TokenStream token_stream(const std::vector<std::string>& paths, const std::strin
     }
     const int64_t width = token_type_size(raw), size = file->size();
     if (size % width != 0)
-      refuse(path, fmt::format("has {} bytes, not a multiple of the {} bytes of a {} token "
-                               "(data.token_dtype): truncated, or of another type",
-                               size, width, raw_type));
+      refuse_data_file(path,
+                       fmt::format("has {} bytes, not a multiple of the {} bytes of a {} token "
+                                   "(data.token_dtype): truncated, or of another type",
+                                   size, width, raw_type));
     stream.append(std::move(file), 0, size / width, raw);
   }
   return stream;

@@ -1,13 +1,19 @@
 #pragma once
 // Timing of ops and collectives on one rank. Only backends/sim/calibration includes this.
 
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backends/sim/calibration/measure.h"
 #include "core/device/allocator.h"
 
 namespace moetwin {
+
+inline HostSizes shared(std::vector<int64_t> sizes) {
+  return std::make_shared<const std::vector<int64_t>>(std::move(sizes));
+}
 
 class Bench {
  public:

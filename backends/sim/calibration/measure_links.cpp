@@ -32,10 +32,6 @@ std::vector<Group> groups_of(const DeviceProperties& p) {
   return list;
 }
 
-HostSizes shared(std::vector<int64_t> sizes) {
-  return std::make_shared<const std::vector<int64_t>>(std::move(sizes));
-}
-
 /// All-to-all-v of rows of 256 bytes. `hot`: every member sends half of its rows to member 0.
 struct Exchange {
   static constexpr int64_t kRowElements = 64;  // of fp32

@@ -20,10 +20,6 @@ void time_gemm(Bench& bench, DType dtype, int64_t m, int64_t n, int64_t k, GemmA
              gemm(a, b, {}, c, {}, attr));
 }
 
-HostSizes shared(std::vector<int64_t> rows) {
-  return std::make_shared<const std::vector<int64_t>>(std::move(rows));
-}
-
 /// Rows in proportion to weights, in whole numbers that sum to `rows`.
 HostSizes by_weight(int64_t rows, const std::vector<double>& weights) {
   const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);

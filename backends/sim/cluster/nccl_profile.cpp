@@ -11,10 +11,10 @@ struct Named {
   const char* name;
   ByProtocol NcclProfile::*figures;
 };
-constexpr Named kAlgorithms[] = {{"ring", &NcclProfile::ring},
-                                 {"tree", &NcclProfile::tree},
-                                 {"pairs", &NcclProfile::pairs},
-                                 {"nvls", &NcclProfile::nvls}};
+constexpr Named kNamedAlgorithms[] = {{"ring", &NcclProfile::ring},
+                                      {"tree", &NcclProfile::tree},
+                                      {"pairs", &NcclProfile::pairs},
+                                      {"nvls", &NcclProfile::nvls}};
 
 template <class Visit>
 void visit(ProtocolFigures& step, const std::string& at, bool pairs, Visit&& each) {
@@ -45,7 +45,7 @@ NcclProfile one_protocol(Seconds start, Seconds nvlink_step, Seconds nic_step) {
 
 NcclProfile read_nccl(Figures& in) {
   NcclProfile profile;
-  for (const Named& algorithm : kAlgorithms) {
+  for (const Named& algorithm : kNamedAlgorithms) {
     const std::string section = std::string("nccl.") + algorithm.name;
     const bool nvls = algorithm.figures == &NcclProfile::nvls;
     bool any = false;
@@ -83,7 +83,7 @@ BytesPerSecond MessageLimits::inside(Bytes bytes, int64_t members_on_node) const
 
 std::vector<NcclFigure> nccl_figures(NcclProfile& profile) {
   std::vector<NcclFigure> list;
-  for (const Named& algorithm : kAlgorithms)
+  for (const Named& algorithm : kNamedAlgorithms)
     for (int p = 0; p < kProtocols; ++p)
       if (auto& step = (profile.*algorithm.figures)[static_cast<size_t>(p)])
         visit(*step,

@@ -21,11 +21,6 @@ namespace moetwin {
 
 namespace {
 
-template <class T>
-void append(std::string& key, const T& value) {
-  key.append(reinterpret_cast<const char*>(&value), sizeof value);
-}
-
 /// What a choice of algorithms and protocols is made of.
 std::string choice_text(const Scenario& scenario) {
   std::string text = scenario.cluster.collective_algorithm;

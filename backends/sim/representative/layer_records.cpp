@@ -7,11 +7,6 @@
 namespace moetwin {
 
 namespace {
-template <class T>
-void append(std::string& key, const T& value) {
-  key.append(reinterpret_cast<const char*>(&value), sizeof value);
-}
-
 bool one_micro_batch(const RecordingSetup& setup) {
   const TrainingConfig& training = setup.scenario.training_config;
   return training.global_batch_size == setup.grid.ddp() * training.micro_batch_size;

@@ -8,6 +8,12 @@
 
 namespace moetwin {
 
+/// The bytes of a value behind those of a key.
+template <class T>
+void append(std::string& key, const T& value) {
+  key.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
 class RecordingKeys {
  public:
   RecordingKeys();

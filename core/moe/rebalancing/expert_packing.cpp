@@ -6,12 +6,9 @@
 #include <numeric>
 
 #include "core/base/error.h"
+#include "core/moe/rebalancing/index.h"
 
 namespace moetwin {
-
-namespace {
-size_t at(int64_t i) { return static_cast<size_t>(i); }
-}  // namespace
 
 std::vector<Packed> balanced_packing(const std::vector<double>& weights, int64_t packs) {
   const auto n = static_cast<int64_t>(weights.size());

@@ -5,13 +5,12 @@
 #include <tuple>
 
 #include "core/moe/rebalancing/expert_packing.h"
+#include "core/moe/rebalancing/index.h"
 #include "core/ops/dispatch.h"
 
 namespace moetwin {
 
 namespace {
-
-size_t at(int64_t i) { return static_cast<size_t>(i); }
 
 double fullest(const std::vector<double>& loads, const ExpertPlaces& places, int64_t ranks) {
   std::vector<double> rank(at(ranks), 0);

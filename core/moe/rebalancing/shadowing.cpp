@@ -1,11 +1,10 @@
 #include <algorithm>
 
+#include "core/moe/rebalancing/index.h"
 #include "core/moe/rebalancing/policy.h"
 
 namespace moetwin {
 namespace {
-
-size_t at(int64_t i) { return static_cast<size_t>(i); }
 
 class Shadowing : public RebalancingPolicy {
  public:

@@ -2,12 +2,11 @@
 #include <cmath>
 #include <numeric>
 
+#include "core/moe/rebalancing/index.h"
 #include "core/moe/rebalancing/policy.h"
 
 namespace moetwin {
 namespace {
-
-size_t at(int64_t i) { return static_cast<size_t>(i); }
 
 class Spill : public RebalancingPolicy {
  public:
