@@ -12,6 +12,7 @@
 #include "core/scenario/model_size.h"
 #include "core/scenario/problems.h"
 #include "core/scenario/rules.h"
+#include "core/scenario/sharding.h"
 
 namespace moetwin {
 
@@ -46,8 +47,14 @@ int64_t state_bytes(const Scenario& scenario, int64_t gpus_per_node) {
 
 /// Whether weights are gathered layer by layer.
 bool gathers(const std::string& sharding) {
-  return sharding != "NO_SHARD" && sharding != "SHARD_OPTIMIZER";
+  DistributedConfig config;
+  config.fsdp.sharding_strategy = sharding;
+  return sharding_of(config).shard == Shard::everything;
 }
+
+/// What the bound of a point that gathers weights leaves for what it does not know: kernels slowed
+/// by other communication than the bound's, buffers of a reduction that the point has not.
+constexpr double kLeastOfStep = 0.99, kLeastOfTransient = 0.9;
 
 class Search {
  public:
@@ -182,17 +189,19 @@ class Search {
 
   /// A bound from the same point with every weight where it is used: gathering hides behind
   /// compute at best, and the optimizer has at best nothing to do. What comes and goes in a step
-  /// (activations above all) is the same, a tenth for buffers of the reduction aside.
+  /// (activations above all) is the same.
   bool is_dominated(PlanPoint point, int64_t state) {
     point.sharding = "NO_SHARD";
     const PlanFigures* bound = whole(point);
     if (!bound) return false;
-    const double least = 0.99 * (bound->step_seconds - bound->parts[Part::other_communication] -
-                                 bound->parts.optimizer);
+    const double least =
+        kLeastOfStep *
+        (bound->step_seconds - bound->parts[Part::other_communication] - bound->parts.optimizer);
     const double tokens_per_second = bound->tokens_per_second * bound->step_seconds /
                                      std::max(least, 1e-3 * bound->step_seconds);
-    const auto floor = static_cast<double>(state) +
-                       0.9 * static_cast<double>(bound->peak_bytes - bound->lasting_bytes);
+    const auto floor =
+        static_cast<double>(state) +
+        kLeastOfTransient * static_cast<double>(bound->peak_bytes - bound->lasting_bytes);
     return std::any_of(known_->begin(), known_->end(), [&](const PlanResult& r) {
       const PlanFigures& f = r.figures;
       return f.tokens_per_second >= tokens_per_second &&
@@ -307,10 +316,11 @@ PlanSearch search_plan_by(const Scenario& scenario, const PlanSpace& space, cons
   later.erase(later.begin(), split);
   pass_over(first, [](size_t) { return PlanPass::gathering; });
   pass_over(later, [](size_t) { return PlanPass::gathering; });
-  const double to_beat = best;
-  std::vector<bool> wins(layouts.size());
-  for (size_t i = 0; i < layouts.size(); ++i) wins[i] = may_win(i, false) || to_beat == 0;
-  pass_over(all, [&](size_t i) { return wins[i] ? PlanPass::rest : PlanPass::count_rest; });
+  // Where nothing fits yet, another schedule may need less.
+  const bool none = best == 0;
+  pass_over(all, [&](size_t i) {
+    return none || may_win(i, false) ? PlanPass::rest : PlanPass::count_rest;
+  });
   std::stable_sort(found.fitting.begin(), found.fitting.end(),
                    [](const PlanResult& a, const PlanResult& b) {
                      if (a.figures.tokens_per_second != b.figures.tokens_per_second)
