@@ -6,6 +6,7 @@
 
 #include "backends/sim/runtime/sim_backend.h"
 #include "core/base/error.h"
+#include "core/device/reference_call.h"
 
 namespace moetwin {
 namespace {
@@ -127,15 +128,7 @@ void Scribe::launch(const OpCall& call, Stream stream) {
   if (!writes_storage(call)) return;
   const Reference reference = simulation_.reference(*call.op);
   require(reference != nullptr, "an op that writes counts has reference arithmetic");
-  ReferenceCall work;
-  work.op = call.op;
-  work.attributes = call.attributes;
-  work.sizes = call.sizes;
-  for (size_t i = 0; i < static_cast<size_t>(call.count); ++i) {
-    const Tensor& t = call.tensors[i];
-    work.tensors[i] = {t.data(), t.shape, t.dtype};
-  }
-  reference(work);
+  reference(reference_call(call));
 }
 
 Event Scribe::record(Stream stream) {

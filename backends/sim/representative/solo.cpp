@@ -13,6 +13,7 @@
 #include "backends/sim/cost/roofline.h"
 #include "core/base/error.h"
 #include "core/device/bytes_sent.h"
+#include "core/device/reference_call.h"
 
 namespace moetwin {
 
@@ -188,15 +189,7 @@ void SoloBackend::launch(const OpCall& call, Stream stream) {
 void SoloBackend::run(const OpCall& call) const {
   const Reference reference = settings_.references ? settings_.references(*call.op) : nullptr;
   require(reference != nullptr, "ops that count have reference arithmetic");
-  ReferenceCall held;
-  held.op = call.op;
-  held.attributes = call.attributes;
-  held.sizes = call.sizes;
-  for (size_t i = 0; i < static_cast<size_t>(call.count); ++i) {
-    const Tensor& t = call.tensors[i];
-    held.tensors[i] = {t.data(), t.shape, t.dtype};
-  }
-  reference(held);
+  reference(reference_call(call));
 }
 
 Event SoloBackend::record(Stream stream) {

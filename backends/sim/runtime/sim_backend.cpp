@@ -12,6 +12,7 @@
 #include "backends/sim/runtime/sim_communicator.h"
 #include "core/base/error.h"
 #include "core/device/bytes_sent.h"
+#include "core/device/reference_call.h"
 
 namespace moetwin {
 
@@ -527,14 +528,9 @@ void SimBackend::add_task(const OpCall& call, int32_t stream) {
     std::array<std::shared_ptr<void>, kMaxOperands> keep;
   };
   auto held = std::make_shared<Held>();
-  held->call.op = call.op;
-  held->call.attributes = call.attributes;
-  held->call.sizes = call.sizes;
-  for (size_t i = 0; i < static_cast<size_t>(call.count); ++i) {
-    const Tensor& t = call.tensors[i];
-    held->call.tensors[i] = {t.data(), t.shape, t.dtype};
-    if (t.buffer) held->keep[i] = t.buffer->storage;
-  }
+  held->call = reference_call(call);
+  for (size_t i = 0; i < static_cast<size_t>(call.count); ++i)
+    if (call.tensors[i].buffer) held->keep[i] = call.tensors[i].buffer->storage;
   const TaskGraph::Handle task = simulation_.tasks().open({rank(), order_});
   chain(stream, task);
   simulation_.tasks().close(task, [reference, held] { reference(held->call); });
