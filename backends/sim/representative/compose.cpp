@@ -233,7 +233,34 @@ class Composition {
     }
     return latest() - start;
   }
-  std::vector<Stage>& stages() { return stages_; }
+
+  StepResult result_of_step() {
+    StepResult result;
+    for (const Stage& stage : stages_)
+      if (stage.setup->program) stage.setup->program->device().cut();
+    result.seconds = step();
+    for (Stage& stage : stages_) {
+      stage.result.parts.fit(result.seconds);
+      if (stage.setup->program) stage.result.sent = stage.setup->program->device().cut().sent;
+      stage.result.lasting =
+          stage.setup->program ? stage.setup->program->memory().bytes : stage.setup->record->memory;
+      result.stages.push_back(stage.result);
+    }
+    return result;
+  }
+
+  /// The order of the stages' actions for a step of that many micro-batches.
+  void plan(int64_t micro_batches) {
+    micro_batches_ = micro_batches;
+    for (Stage& stage : stages_) {
+      PipelineShape shape;
+      shape.stages = static_cast<int64_t>(stages_.size());
+      shape.stage = &stage - stages_.data();
+      shape.micro_batches = micro_batches;
+      shape.chunks = setup_.virtual_chunks;
+      stage.actions = pipeline_actions(setup_.schedule, shape);
+    }
+  }
 
  private:
   double latest() {
@@ -276,15 +303,8 @@ class Composition {
   }
 
   void run_micro_batches() {
-    const auto p = static_cast<int64_t>(stages_.size());
-    transfers_.assign(static_cast<size_t>(setup_.micro_batches * virtual_ * 2), {});
+    transfers_.assign(static_cast<size_t>(micro_batches_ * virtual_ * 2), {});
     for (Stage& stage : stages_) {
-      PipelineShape shape;
-      shape.stages = p;
-      shape.stage = &stage - stages_.data();
-      shape.micro_batches = setup_.micro_batches;
-      shape.chunks = setup_.virtual_chunks;
-      if (stage.actions.empty()) stage.actions = pipeline_actions(setup_.schedule, shape);
       stage.next = 0;
       stage.at = 0;
       stage.reduced = std::numeric_limits<int64_t>::max();
@@ -400,7 +420,7 @@ class Composition {
 
   void run(Stage& stage, const PipelineAction& action) {
     const ChunkPasses& chunk = *stage.setup->chunks[static_cast<size_t>(action.chunk)];
-    const bool last = action.micro_batch + 1 == setup_.micro_batches;
+    const bool last = action.micro_batch + 1 == micro_batches_;
     if (setup_.passes_wait) stage.host() = std::max(stage.host(), stage.compute());
     if (stages_.size() > 1) stage.host() += setup_.pass_seconds;
     StageProgram* program = stage.setup->program;
@@ -497,28 +517,13 @@ class Composition {
   const ComposeSetup& setup_;
   std::vector<Stage> stages_;
   int64_t virtual_;
+  int64_t micro_batches_ = 0;
   std::vector<Transfer> transfers_;
 };
 
-}  // namespace
-
-StepResult compose(const ComposeSetup& setup) {
-  Composition composition(setup);
-  double seconds = composition.step();
-  // Stages that end apart begin the next step apart.
-  if (setup.stages.size() > 1) seconds = composition.step();
-  StepResult result;
-  result.seconds = seconds;
-  for (Stage& stage : composition.stages()) {
-    stage.result.parts.fit(seconds);
-    stage.result.lasting =
-        stage.setup->program ? stage.setup->program->memory().bytes : stage.setup->record->memory;
-    result.stages.push_back(stage.result);
-  }
-  return result;
-}
-
-StepResult go_on(const StepResult& few, const StepResult& more, double times) {
+/// What comes after `few` and `more` micro-batches, as many `times` the difference again. `holds`:
+/// all of them are in flight at once.
+StepResult go_on(const StepResult& few, const StepResult& more, double times, bool holds) {
   const auto whole = [&](int64_t& value, int64_t before) {
     value += std::llround(times * static_cast<double>(value - before));
   };
@@ -531,12 +536,41 @@ StepResult go_on(const StepResult& few, const StepResult& more, double times) {
     added += stage.parts;
     stage.parts += added / (1 / times);
     stage.parts.fit(result.seconds);
-    // Those in flight at once, of a schedule that has no end of them.
-    whole(stage.peak_bytes, before.peak_bytes);
-    for (size_t c = 0; c < stage.classes.size(); ++c) whole(stage.classes[c], before.classes[c]);
     whole(stage.host_syncs, before.host_syncs);
+    if (holds) {
+      whole(stage.peak_bytes, before.peak_bytes);
+      whole(stage.kept_bytes, before.kept_bytes);
+      for (size_t c = 0; c < stage.classes.size(); ++c) whole(stage.classes[c], before.classes[c]);
+    }
+    for (const Sent& sent : more.stages[s].sent) add_sent(stage.sent, sent, times);
+    for (const Sent& sent : before.sent) add_sent(stage.sent, sent, -times);
   }
   return result;
+}
+
+}  // namespace
+
+StepResult compose(const ComposeSetup& setup, bool exactly) {
+  const auto stages = static_cast<int64_t>(setup.stages.size());
+  // Whole rounds of the stages, as interleaving needs them, beyond their filling.
+  const int64_t wanted = setup.micro_batches, few = std::max<int64_t>(3, 2 * stages),
+                more = few + std::max<int64_t>(2, stages);
+  const bool driven = std::any_of(setup.stages.begin(), setup.stages.end(),
+                                  [](const StageSetup& stage) { return stage.program; });
+  exactly = exactly || !driven || wanted <= few + more;
+  Composition composition(setup);
+  if (stages > 1) {
+    // Stages that end apart begin the next step apart.
+    composition.plan(std::min(wanted, stages));
+    composition.step();
+  }
+  composition.plan(exactly ? wanted : few);
+  const StepResult first = composition.result_of_step();
+  if (exactly) return first;
+  composition.plan(more);
+  return go_on(first, composition.result_of_step(),
+               static_cast<double>(wanted - more) / static_cast<double>(more - few),
+               setup.schedule == "gpipe");
 }
 
 }  // namespace moetwin

@@ -59,6 +59,7 @@ struct StageResult {
   ClassBytes lasting{};    ///< what stays from step to step
   int64_t kept_bytes = 0;  ///< most activations that waited for their backward between passes
   int64_t host_syncs = 0;
+  std::vector<Sent> sent;  ///< by the program, if one is driven: gathers and reductions
 };
 
 struct StepResult {
@@ -66,10 +67,10 @@ struct StepResult {
   std::vector<StageResult> stages;
 };
 
+/// Driving programs takes long, and micro-batches follow each other alike: where there are many,
+/// the difference between a few and some more is what each of the others costs. `exactly`: all are
+/// run.
 /// Throws Error(internal) when no stage can go on: a schedule that is none.
-StepResult compose(const ComposeSetup& setup);
-
-/// What comes after `few` and `more` micro-batches, as many `times` the difference again.
-StepResult go_on(const StepResult& few, const StepResult& more, double times);
+StepResult compose(const ComposeSetup& setup, bool exactly = false);
 
 }  // namespace moetwin

@@ -29,11 +29,11 @@ std::string choice_text(const Scenario& scenario) {
   return text + "\n";
 }
 
-/// What a rank of the stage sends in a step of `micro_batches`.
-std::vector<Sent> traffic_of(const ComposeSetup& step, size_t index, int64_t micro_batches) {
+/// What a rank of the stage sends in a step, of which `result` is composed.
+std::vector<Sent> traffic_of(const ComposeSetup& step, size_t index, const StageResult& result) {
   const StageSetup& stage = step.stages[index];
-  const auto batches = static_cast<double>(micro_batches);
-  std::vector<Sent> all;
+  const auto batches = static_cast<double>(step.micro_batches);
+  std::vector<Sent> all = result.sent;
   const auto add = [&](const Segment& segment, double times) {
     for (const Sent& sent : segment.sent) add_sent(all, sent, times);
   };
@@ -41,12 +41,7 @@ std::vector<Sent> traffic_of(const ComposeSetup& step, size_t index, int64_t mic
     for (const PlacedBlock& b : chunk->blocks)
       for (const Pass* pass : {&b.passes->forward, &b.passes->backward, &b.passes->weights})
         add(pass->whole, batches);
-  if (stage.program) {
-    // Gathers and reductions of those that were shown, in as many steps.
-    const double steps = step.stages.size() > 1 ? 2 : 1;
-    for (const Sent& sent : stage.program->device().cut().sent)
-      add_sent(all, sent, batches / static_cast<double>(step.micro_batches) / steps);
-  } else {
+  if (stage.record) {
     const StageRecord& record = *stage.record;
     for (const Segment* segment :
          {&record.begin, &record.finish, &record.measure, &record.update, &record.report})
@@ -245,20 +240,7 @@ Estimate Estimator::estimate(const Scenario& scenario, const EstimateOptions& op
   if (routed > 0)
     estimate.dropped_share = static_cast<double>(dropped) / static_cast<double>(routed);
 
-  // Programs that are driven on and on are slow, and micro-batches follow each other alike: of many
-  // a few show what more of them cost.
-  const int64_t wanted = step.micro_batches, few = std::max<int64_t>(4, 2 * p),
-                shown = std::max<int64_t>(6, 3 * p);
-  StepResult result;
-  if (gathers && wanted > few + shown) {
-    step.micro_batches = few;
-    const StepResult of_few = compose(step);
-    step.micro_batches = shown;
-    result = go_on(of_few, compose(step),
-                   static_cast<double>(wanted - shown) / static_cast<double>(shown - few));
-  } else {
-    result = compose(step);
-  }
+  const StepResult result = compose(step, options.every_micro_batch);
 
   // Guests that stay for the step come and go once, on every stage for itself.
   double longest = 0;
@@ -296,7 +278,7 @@ Estimate Estimator::estimate(const Scenario& scenario, const EstimateOptions& op
       estimate.lasting_bytes =
           std::accumulate(stage.lasting.begin(), stage.lasting.end(), int64_t{0});
     }
-    if (options.traffic) estimate.stages.back().sent = traffic_of(step, s, wanted);
+    if (options.traffic) estimate.stages.back().sent = traffic_of(step, s, stage);
     estimate.parts += stage.parts;
     estimate.peak_bytes = std::max(estimate.peak_bytes, stage.peak_bytes);
     estimate.host_syncs = std::max(estimate.host_syncs, stage.host_syncs);

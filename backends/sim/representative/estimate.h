@@ -48,6 +48,8 @@ struct Estimate {
 struct EstimateOptions {
   int64_t step = 1;  ///< whose routing it is
   bool traffic = false;
+  /// Runs all micro-batches, instead of a few that show what the others cost.
+  bool every_micro_batch = false;
 };
 
 /// Keeps what it has recorded for the next scenario. Not for several threads at once.

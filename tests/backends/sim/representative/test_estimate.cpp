@@ -110,6 +110,20 @@ TEST_CASE("representative: of many micro-batches with gathered parameters a few 
     s.distributed_config.pipeline_schedule = schedule;
     Estimator estimator(profile(), references());
     compare(s, estimator, 0.03, 0.05);
+    // All of them run cost the same, hold the same and send the same.
+    const Estimate few = estimator.estimate(s, {1, true, false}),
+                   all = estimator.estimate(s, {1, true, true});
+    CHECK(few.step_seconds == Approx(all.step_seconds).epsilon(2e-3));
+    CHECK(few.peak_bytes == all.peak_bytes);
+    for (size_t stage = 0; stage < 2; ++stage) {
+      const std::vector<Sent>&sent = few.stages[stage].sent, &expected = all.stages[stage].sent;
+      REQUIRE(sent.size() == expected.size());
+      for (size_t i = 0; i < sent.size(); ++i) {
+        CHECK(sent[i].group == expected[i].group);
+        CHECK(sent[i].calls == Approx(expected[i].calls));
+        CHECK(sent[i].bytes == Approx(expected[i].bytes));
+      }
+    }
   }
 }
 
