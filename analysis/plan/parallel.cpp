@@ -150,7 +150,7 @@ PlanSearch search_plan_in_processes(const Scenario& scenario, const PlanSpace& s
     processes = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   ProcessOptions options;
   options.processes = processes;
-  return search_plan_by(scenario, space, [&](const std::vector<PlanTask>& tasks) {
+  return search_plan_by(scenario, space, machine, [&](const std::vector<PlanTask>& tasks) {
     std::vector<PlanSearch> parts(tasks.size());
     std::vector<size_t> heavy;
     for (size_t i = 0; i < tasks.size(); ++i) {

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 
+#include "analysis/plan/front.h"
 #include "core/base/units.h"
 #include "core/record/json_text.h"
 
@@ -114,12 +115,13 @@ std::string searched_text(const PlanSearch& search) {
     text += fmt::format("; {} left out, for the same fits without recompute or offload",
                         count_text(search.slower_by_rule));
   if (search.beaten > 0)
-    text += fmt::format("; {} left out of layouts that lose even without all-to-all and bubble",
-                        count_text(search.beaten));
+    text += fmt::format(
+        "; {} left out of layouts that no other schedule or overlap can make good enough",
+        count_text(search.beaten));
   if (search.dominated > 0)
     text += fmt::format(
-        "; {} left out, for another is as fast with as little memory even if theirs gathered "
-        "weights for nothing",
+        "; {} left out, for another is as fast with as little memory even if what they may hide "
+        "took no time",
         count_text(search.dominated));
   return text + "\n";
 }
@@ -237,10 +239,13 @@ std::string plan_text(const PlanContext& context, const PlanSearch& search) {
       count_text(context.scenario->model_config.sequence_length), searched_text(search));
   text += table_of(search.fitting, context.shown);
   text += "\n" + reason_text(context, search);
-  const std::vector<PlanResult> front = pareto_front(search.fitting);
+  const std::vector<PlanResult> front = pareto_front(search.fitting, context.machine.ample_bytes());
   if (front.size() > 1)
-    text += fmt::format("\nNone beats these in throughput, memory{} at once\n",
-                        front.front().figures.dropped_share > 0 ? " and dropped tokens" : "") +
+    text += fmt::format(
+                "\nNone beats these in throughput, memory{} at once (less than {}, a quarter "
+                "of a GPU's, counts as equal)\n",
+                front.front().figures.dropped_share > 0 ? " and dropped tokens" : "",
+                bytes(context.machine.ample_bytes())) +
             table_of(front, 12);
   return text + "\n" + price_text(context, search.fitting.front());
 }
@@ -282,7 +287,7 @@ Json::Value plan_json(const PlanContext& context, const PlanSearch& search) {
   for (size_t i = 0; i < std::min(context.shown, search.fitting.size()); ++i)
     json["ranking"].append(result_json(context, search.fitting[i]));
   json["pareto_front"] = Json::Value(Json::arrayValue);
-  for (const PlanResult& r : pareto_front(search.fitting))
+  for (const PlanResult& r : pareto_front(search.fitting, context.machine.ample_bytes()))
     json["pareto_front"].append(result_json(context, r));
   json["closest"] = search.closest ? result_json(context, *search.closest) : Json::Value();
   json["median_error"] =

@@ -8,6 +8,8 @@
 #include <tuple>
 #include <utility>
 
+#include "analysis/plan/bounds.h"
+#include "analysis/plan/front.h"
 #include "core/base/error.h"
 #include "core/scenario/model_size.h"
 #include "core/scenario/problems.h"
@@ -52,9 +54,16 @@ bool gathers(const std::string& sharding) {
   return sharding_of(config).shard == Shard::everything;
 }
 
-/// What the bound of a point that gathers weights leaves for what it does not know: kernels slowed
-/// by other communication than the bound's, buffers of a reduction that the point has not.
-constexpr double kLeastOfStep = 0.99, kLeastOfTransient = 0.9;
+/// Layouts of the first round of a pass.
+constexpr size_t kFirstRound = 8;
+
+/// What tells points of one layout apart.
+auto key(const PlanPoint& point) {
+  return std::tuple(point.sharding, point.schedule, point.virtual_stages, point.micro_batch,
+                    point.recompute, point.cpu_offload, point.overlap, point.capacity_factor,
+                    point.rebalancing);
+}
+using Key = decltype(key(PlanPoint()));
 
 class Search {
  public:
@@ -64,6 +73,7 @@ class Search {
 
   PlanSearch run(const PlanTask& task) {
     known_ = task.known.get();
+    for (const PlanResult& r : task.fitting) seen_.emplace(key(r.point), &r.figures);
     of_layout(task.layout, task.pass);
     return std::move(found_);
   }
@@ -91,10 +101,9 @@ class Search {
             for (const bool overlap : space_.overlap) {
               if (overlap && layout.ep == 1) continue;
               point.overlap = overlap;
-              const bool simple = (!stages || schedule == space_.schedule.front()) &&
-                                  overlap == space_.overlap.front();
-              if (simple ? pass != simple_pass
-                         : pass != PlanPass::rest && pass != PlanPass::count_rest)
+              if (has_first_schedule(point)
+                      ? pass != simple_pass
+                      : pass != PlanPass::rest && pass != PlanPass::count_rest)
                 continue;
               if (pass == PlanPass::count_rest) {
                 const auto count =
@@ -172,10 +181,11 @@ class Search {
       keep_if_closest(result);
       return Verdict::does_not_fit;
     }
-    if (known_ && gathers(point.sharding) && is_dominated(point, state)) {
-      ++found_.dominated;
-      return Verdict::dominated;
-    }
+    if (known_ && !is_simple(point))
+      if (const auto verdict = dominated_by_known(point, state)) {
+        ++found_.dominated;
+        return *verdict;
+      }
     ++found_.estimated;
     result.figures = estimate_(scenario);
     if (result.figures.peak_bytes > machine_.memory_bytes) {
@@ -187,40 +197,80 @@ class Search {
     return Verdict::fits;
   }
 
-  /// A bound from the same point with every weight where it is used: gathering hides behind
-  /// compute at best, and the optimizer has at best nothing to do. What comes and goes in a step
-  /// (activations above all) is the same.
-  bool is_dominated(PlanPoint point, int64_t state) {
-    point.sharding = "NO_SHARD";
-    const PlanFigures* bound = whole(point);
-    if (!bound) return false;
-    const double least =
-        kLeastOfStep *
-        (bound->step_seconds - bound->parts[Part::other_communication] - bound->parts.optimizer);
-    const double tokens_per_second = bound->tokens_per_second * bound->step_seconds /
-                                     std::max(least, 1e-3 * bound->step_seconds);
-    const auto floor =
-        static_cast<double>(state) +
-        kLeastOfTransient * static_cast<double>(bound->peak_bytes - bound->lasting_bytes);
-    return std::any_of(known_->begin(), known_->end(), [&](const PlanResult& r) {
-      const PlanFigures& f = r.figures;
-      return f.tokens_per_second >= tokens_per_second &&
-             static_cast<double>(f.peak_bytes) <= floor && f.dropped_share <= bound->dropped_share;
-    });
+  /// The space's first schedule and overlap, and no weights gathered: what others are bounded by.
+  bool is_simple(const PlanPoint& point) const {
+    return !gathers(point.sharding) && has_first_schedule(point);
+  }
+  bool has_first_schedule(const PlanPoint& point) const {
+    return (point.layout.pp == 1 || point.schedule == space_.schedule.front()) &&
+           point.overlap == space_.overlap.front();
+  }
+
+  /// The figures of a point that bounds another's, and what the other may hide at best.
+  struct Bound {
+    const PlanFigures* figures = nullptr;  ///< null: there is none
+    Hidden hidden;
+    double most_of_transient = 1;  ///< that the other may hold, as multiples of the bound's
+  };
+
+  /// For weights that are gathered the same point with every weight where it is used; for another
+  /// schedule or overlap the first of the space. What comes and goes in a step (activations above
+  /// all) is the same, or more.
+  Bound bound_of(PlanPoint point) {
+    Bound bound;
+    const bool first_schedule = has_first_schedule(point);
+    if (!first_schedule) {
+      if (space_.schedule.front() != "1f1b" || space_.overlap.front()) return {};
+      bound.hidden.exchange = point.overlap;
+      bound.hidden.bubble = hidden_bubble(point.schedule, point.virtual_stages);
+      bound.most_of_transient = most_of_activations(point.schedule);
+      point.schedule = "1f1b";
+      point.virtual_stages = 1;
+      point.overlap = false;
+      bound.figures = seen(point);
+    }
+    if (!bound.figures && gathers(point.sharding)) {
+      bound.hidden.gathering = true;
+      point.sharding = "NO_SHARD";
+    }
+    if (!bound.figures) bound.figures = whole(point);
+    return bound;
+  }
+
+  /// Whether something known is as good as the bound. A point that surely fits is as good as
+  /// estimated: what would need more recompute is slower.
+  std::optional<Verdict> dominated_by_known(const PlanPoint& point, int64_t state) {
+    const Bound bound = bound_of(point);
+    if (!bound.figures) return std::nullopt;
+    const PlanFigures& b = *bound.figures;
+    const double tokens_per_second = promise(b, bound.hidden),
+                 bytes = least_bytes(b, state, bound.hidden);
+    const auto matched_by = [&](const std::vector<PlanResult>& found) {
+      return is_matched(found, tokens_per_second, bytes, b.dropped_share, machine_.ample_bytes());
+    };
+    if (!matched_by(*known_) && !matched_by(found_.fitting)) return std::nullopt;
+    const double most =
+        static_cast<double>(b.lasting_bytes) +
+        bound.most_of_transient * static_cast<double>(b.peak_bytes - b.lasting_bytes);
+    return most <= static_cast<double>(machine_.memory_bytes) ? Verdict::fits : Verdict::dominated;
+  }
+
+  /// Figures of a point of an earlier task; null: it fitted not or was not estimated.
+  const PlanFigures* seen(const PlanPoint& point) const {
+    const auto at = seen_.find(key(point));
+    return at == seen_.end() ? nullptr : at->second;
   }
 
   /// Figures of a point whether or not it fits; null where it breaks a rule. Kept, since several
   /// ways to shard ask for them.
   const PlanFigures* whole(const PlanPoint& point) {
-    const auto key =
-        std::tuple(point.schedule, point.virtual_stages, point.micro_batch, point.recompute,
-                   point.cpu_offload, point.overlap, point.capacity_factor, point.rebalancing);
-    auto at = whole_.find(key);
+    if (const PlanFigures* figures = seen(point)) return figures;
+    auto at = whole_.find(key(point));
     if (at == whole_.end()) {
       const Scenario scenario = planned(scenario_, point);
       std::optional<PlanFigures> figures;
       if (broken_rule(scenario).empty()) figures = estimate_(scenario);
-      at = whole_.emplace(key, figures).first;
+      at = whole_.emplace(key(point), figures).first;
     }
     return at->second ? &*at->second : nullptr;
   }
@@ -235,10 +285,8 @@ class Search {
   const PlanMachine& machine_;
   const EstimateStep& estimate_;
   const std::vector<PlanResult>* known_ = nullptr;
-  std::map<std::tuple<std::string, int64_t, int64_t, std::string, bool, bool, std::optional<double>,
-                      std::string>,
-           std::optional<PlanFigures>>
-      whole_;
+  std::map<Key, const PlanFigures*> seen_;
+  std::map<Key, std::optional<PlanFigures>> whole_;
   PlanSearch found_;
 };
 
@@ -267,59 +315,65 @@ void add(PlanSearch& to, const PlanSearch& part) {
     to.closest = part.closest;
 }
 
-/// Tokens a second if nothing were lost to all-to-all and bubble; and, where weights may be
-/// gathered another way, to other communication.
-double promise(const PlanFigures& f, bool gathered_otherwise = false) {
-  const double least = f.step_seconds - f.parts[Part::all_to_all] - f.parts[Part::bubble] -
-                       (gathered_otherwise ? f.parts[Part::other_communication] : 0);
-  return f.tokens_per_second * f.step_seconds / std::max(least, 1e-3 * f.step_seconds);
-}
-
 }  // namespace
 
-PlanSearch search_plan_by(const Scenario& scenario, const PlanSpace& space, const RunTasks& run) {
+PlanSearch search_plan_by(const Scenario& scenario, const PlanSpace& space,
+                          const PlanMachine& machine, const RunTasks& run) {
   const std::vector<PlanLayout> layouts = plan_layouts(space, scenario);
   if (layouts.empty())
     throw Error(ErrorClass::configuration,
                 fmt::format("plan: no sizes of the space make a grid of {} GPUs",
                             scenario.distributed_config.world_size));
   PlanSearch found;
-  double best = 0;
-  std::vector<std::vector<PlanFigures>> fitting(layouts.size());  // of each layout, so far
+  std::vector<std::vector<PlanResult>> fitting(layouts.size());  // of each layout, so far
   const auto pass_over = [&](const std::vector<size_t>& which, const auto& pass_of) {
-    const auto known = std::make_shared<const std::vector<PlanResult>>(pareto_front(found.fitting));
+    const auto known = std::make_shared<const std::vector<PlanResult>>(
+        pareto_front(found.fitting, machine.ample_bytes()));
     std::vector<PlanTask> tasks;
-    for (const size_t i : which) tasks.push_back({layouts[i], pass_of(i), known});
+    for (const size_t i : which)
+      tasks.push_back({layouts[i], pass_of(i, *known), known, fitting[i]});
     const std::vector<PlanSearch> parts = run(tasks);
     for (size_t t = 0; t < parts.size(); ++t) {
       add(found, parts[t]);
-      for (const PlanResult& r : parts[t].fitting) {
-        fitting[which[t]].push_back(r.figures);
-        best = std::max(best, r.figures.tokens_per_second);
-      }
+      std::vector<PlanResult>& of_layout = fitting[which[t]];
+      of_layout.insert(of_layout.end(), parts[t].fitting.begin(), parts[t].fitting.end());
     }
   };
-  const auto may_win = [&](size_t i, bool gathered_otherwise) {
-    return std::any_of(fitting[i].begin(), fitting[i].end(), [&](const PlanFigures& f) {
-      return promise(f, gathered_otherwise) >= best;
-    });
-  };
-
   std::vector<size_t> all(layouts.size());
   std::iota(all.begin(), all.end(), size_t{0});
-  pass_over(all, [](size_t) { return PlanPass::simple; });
-  // Those that may win first: they show what the others have to beat.
-  std::vector<size_t> later = all;
-  const auto split = std::stable_partition(
-      later.begin(), later.end(), [&](size_t i) { return fitting[i].empty() || may_win(i, true); });
-  const std::vector<size_t> first(later.begin(), split);
-  later.erase(later.begin(), split);
-  pass_over(first, [](size_t) { return PlanPass::gathering; });
-  pass_over(later, [](size_t) { return PlanPass::gathering; });
+  // The most promising first, in rounds that grow: what they find shows what others have to beat.
+  const auto pass_in_rounds = [&](const Hidden& hidden, const auto& pass_of) {
+    std::vector<double> most(all.size());
+    for (const size_t i : all)
+      for (const PlanResult& r : fitting[i])
+        most[i] = std::max(most[i], promise(r.figures, hidden));
+    std::vector<size_t> order = all;
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t a, size_t b) { return most[a] > most[b]; });
+    size_t size = kFirstRound;
+    for (auto from = order.cbegin(); from != order.cend(); size *= 2) {
+      const auto to = from + std::min(std::ptrdiff_t(size), order.cend() - from);
+      pass_over({from, to}, pass_of);
+      from = to;
+    }
+  };
+
+  pass_over(all, [](size_t, const auto&) { return PlanPass::simple; });
+  Hidden hidden = most_hidden(space);
+  hidden.gathering = true;
+  pass_in_rounds(hidden, [](size_t, const auto&) { return PlanPass::gathering; });
   // Where nothing fits yet, another schedule may need less.
-  const bool none = best == 0;
-  pass_over(all, [&](size_t i) {
-    return none || may_win(i, false) ? PlanPass::rest : PlanPass::count_rest;
+  const bool none = found.fitting.empty();
+  hidden.gathering = false;
+  pass_in_rounds(hidden, [&](size_t i, const std::vector<PlanResult>& front) {
+    const auto may_be_on_it = [&](const PlanResult& r) {
+      const PlanFigures& f = r.figures;
+      return !is_matched(front, promise(f, hidden), least_bytes(f, f.lasting_bytes, hidden),
+                         f.dropped_share, machine.ample_bytes());
+    };
+    return none || std::any_of(fitting[i].begin(), fitting[i].end(), may_be_on_it)
+               ? PlanPass::rest
+               : PlanPass::count_rest;
   });
   std::stable_sort(found.fitting.begin(), found.fitting.end(),
                    [](const PlanResult& a, const PlanResult& b) {
@@ -332,29 +386,12 @@ PlanSearch search_plan_by(const Scenario& scenario, const PlanSpace& space, cons
 
 PlanSearch search_plan(const Scenario& scenario, const PlanSpace& space, const PlanMachine& machine,
                        const EstimateStep& estimate) {
-  return search_plan_by(scenario, space, [&](const std::vector<PlanTask>& tasks) {
+  return search_plan_by(scenario, space, machine, [&](const std::vector<PlanTask>& tasks) {
     std::vector<PlanSearch> parts;
     for (const PlanTask& task : tasks)
       parts.push_back(search_layout(scenario, space, task, machine, estimate));
     return parts;
   });
-}
-
-std::vector<PlanResult> pareto_front(const std::vector<PlanResult>& fitting) {
-  std::vector<PlanResult> front;
-  for (const PlanResult& candidate : fitting) {
-    const PlanFigures& c = candidate.figures;
-    const bool beaten = std::any_of(fitting.begin(), fitting.end(), [&](const PlanResult& other) {
-      const PlanFigures& o = other.figures;
-      const bool as_good = o.tokens_per_second >= c.tokens_per_second &&
-                           o.peak_bytes <= c.peak_bytes && o.dropped_share <= c.dropped_share;
-      const bool better = o.tokens_per_second > c.tokens_per_second ||
-                          o.peak_bytes < c.peak_bytes || o.dropped_share < c.dropped_share;
-      return as_good && better;
-    });
-    if (!beaten) front.push_back(candidate);
-  }
-  return front;
 }
 
 double chance_faster(double a_seconds, double b_seconds, double median_error) {

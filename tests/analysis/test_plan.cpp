@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "analysis/plan/front.h"
 #include "analysis/plan/parallel.h"
 #include "analysis/plan/render.h"
 #include "analysis/plan/search.h"
@@ -193,11 +194,13 @@ TEST_CASE("the front has what none beats in throughput, memory and dropped token
   };
   const std::vector<PlanResult> all{result(10, 100, 0.1), result(9, 100, 0.1), result(8, 100, 0),
                                     result(7, 50, 0.2), result(6, 120, 0)};
-  const auto front = pareto_front(all);
+  const auto front = pareto_front(all, 0);
   REQUIRE(front.size() == 3);
   CHECK(front[0].figures.tokens_per_second == 10);
   CHECK(front[1].figures.tokens_per_second == 8);
   CHECK(front[2].figures.tokens_per_second == 7);
+  // Nobody is slower for less memory than he has anyway.
+  CHECK(pareto_front(all, 100).size() == 2);
 }
 
 TEST_CASE("certainty is that of two normal errors") {
