@@ -6,6 +6,7 @@
 
 #include "backends/sim/alike/shared_run.h"
 #include "backends/sim/cluster/machine.h"
+#include "backends/sim/cost/framework.h"
 #include "backends/sim/export/chakra.h"
 #include "backends/sim/export/platform_xml.h"
 #include "backends/sim/runtime/platform_file.h"
@@ -69,6 +70,8 @@ class SimCluster : public ModelledCluster {
     settings_.choice = nccl_choice(scenario.cluster.collective_algorithm, scenario.nccl,
                                    scenario.model_config.moe_layer_config.top_k);
     settings_.fidelity = parse_fidelity(scenario.cluster.fidelity);
+    settings_.stages = scenario.distributed_config.pipeline_parallel_size;
+    settings_.copies_gathered = gathered_are_copied(scenario);
     if (settings_.fidelity == Fidelity::flow && machine_.loses_nics())
       throw Error(ErrorClass::configuration,
                   fmt::format("faults of cluster.profile \"{}\": flow keeps to the routes of a "

@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "core/scenario/sharding.h"
+
 namespace moetwin {
 
 namespace {
@@ -51,6 +53,11 @@ FrameworkCosts framework_costs(KernelClass kernel_class) {
       break;
   }
   return c;
+}
+
+bool gathered_are_copied(const Scenario& scenario) {
+  return sharding_of(scenario.distributed_config).shard == Shard::everything &&
+         scenario.cluster.kernels.starts_with("torch-");
 }
 
 Seconds host_time_beside(const FrameworkCosts& costs, const OpCall& call) {

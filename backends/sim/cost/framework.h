@@ -6,6 +6,7 @@
 #include "core/base/units.h"
 #include "core/device/kernel_class.h"
 #include "core/device/op.h"
+#include "core/scenario/scenario.h"
 
 namespace moetwin {
 
@@ -25,7 +26,7 @@ struct FrameworkCosts {
   /// kernels and sends: the engine's instructions.
   Seconds stage_pass_seconds;
   /// Whether the host waits for the GPU before each forward and backward of a micro-batch, so that
-  /// it never runs ahead from one into the next. Known to estimates alone.
+  /// it never runs ahead from one into the next.
   bool passes_wait = false;
   /// Whether a tensor-parallel rank sends a stage its part of a hidden state that all of them have,
   /// and the receivers gather it inside their node. Known to estimates alone.
@@ -38,6 +39,10 @@ struct FrameworkCosts {
 };
 
 FrameworkCosts framework_costs(KernelClass kernel_class);
+
+/// Whether gathered parameters are copied out of the buffer that they arrive in, before compute
+/// goes on: FSDP2's all_gather_copy_out (torch/distributed/fsdp, _fsdp_collectives.py).
+bool gathered_are_copied(const Scenario& scenario);
 
 /// Of them, what an op has beside its kernels' launches: the routing's with the ops that each MoE
 /// layer has once each way, the experts' with grouped products.

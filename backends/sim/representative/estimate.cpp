@@ -120,8 +120,7 @@ Estimate Estimator::estimate(const Scenario& scenario, const EstimateOptions& op
   setup.settings.kernels = parse_kernels(scenario.cluster.kernels, scenario.cluster.attention);
   setup.settings.overlaps_products = scenario.cluster.kernels == "megatron-core";
   setup.settings.overlaps_weight_gradients = scenario.cluster.kernels == "megatron-2022";
-  setup.settings.copies_gathered = sharding_of(distributed).shard == Shard::everything &&
-                                   scenario.cluster.kernels.starts_with("torch-");
+  setup.settings.copies_gathered = gathered_are_copied(scenario);
   setup.settings.kernels.attention_dropout = scenario.model_config.dropout > 0;
   setup.settings.kernels.fp8_products = scenario.cluster.fp8_products;
   setup.settings.references = in.references;

@@ -38,9 +38,7 @@ struct SoloSettings {
   bool overlaps_products = false;
   /// Whether the backward's tensor-parallel all-reduces go on beside the gradients of weights.
   bool overlaps_weight_gradients = false;
-  /// Whether gathered parameters are copied out of the buffer that they arrive in, before compute
-  /// goes on: FSDP2's all_gather_copy_out (torch/distributed/fsdp, _fsdp_collectives.py).
-  bool copies_gathered = false;
+  bool copies_gathered = false;  ///< as gathered_are_copied says of the scenario
 };
 
 class SoloBackend : public Backend {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "backends/sim/cost/beside.h"
 #include "backends/sim/cost/framework.h"
@@ -55,6 +56,8 @@ SimBackend::SimBackend(Simulation& simulation, int64_t rank)
   kernel_host_seconds_ = std::max(launch, costs.kernel_seconds).value;
   backward_host_seconds_ = std::max(launch, costs.backward_kernel_seconds).value;
   collective_host_seconds_ = std::max(launch, costs.collective_seconds).value;
+  if (simulation.settings().stages > 1) pass_host_seconds_ = costs.stage_pass_seconds.value;
+  passes_wait_ = costs.passes_wait;
 }
 
 std::shared_ptr<void> host_storage(bool numerics, int64_t bytes, MemoryClass memory_class) {
@@ -119,7 +122,14 @@ void SimBackend::busy(double seconds, Activity activity) {
   host_log_.add(interval, detailed_);
 }
 
+void SimBackend::begin_pass() {
+  if (!std::exchange(pass_begins_, false)) return;
+  if (passes_wait_) synchronize({0});  // compute is the first stream that a program asks for
+  busy(pass_host_seconds_, Activity::host);
+}
+
 void SimBackend::launch(const OpCall& call, Stream stream) {
+  begin_pass();
   queue(stream);
   make_room(stream.id);
   kernels_.clear();
@@ -131,6 +141,7 @@ void SimBackend::launch(const OpCall& call, Stream stream) {
 }
 
 void SimBackend::launch(const PricedLaunch& priced, Stream stream) {
+  begin_pass();
   queue(stream);
   make_room(stream.id);
   push(stream.id, begin(priced));
@@ -462,7 +473,12 @@ void SimBackend::read(const Tensor& tensor, void* host, Stream stream) {
 
 void SimBackend::host_work(double seconds, Activity activity) { busy(seconds, activity); }
 
-void SimBackend::phase(Phase phase, const char*) { phase_ = phase; }
+void SimBackend::phase(Phase phase, const char*) {
+  // Recompute is part of a backward.
+  if (phase_ == Phase::other && (phase == Phase::forward || phase == Phase::backward))
+    pass_begins_ = true;
+  phase_ = phase;
+}
 
 void SimBackend::abort(const std::string& message) { throw Error(ErrorClass::fault, message); }
 
@@ -502,6 +518,22 @@ void SimBackend::collective(GroupState& group, int64_t rank_in_group, const Coll
   last_call_ = {&group, call.kind, item.collective->number, call.purpose};
   push(stream.id, item);
   simulation_.settle();
+  if (simulation_.settings().copies_gathered && call.kind == CollectiveKind::all_gather &&
+      std::strcmp(call.purpose, "parameters") == 0)
+    copy_gathered(call.recv.bytes());
+}
+
+void SimBackend::copy_gathered(int64_t bytes) {
+  KernelWork work;
+  work.kind = KernelKind::copy;
+  work.dtype = simulation_.settings().compute_dtype;
+  work.bytes = 2 * static_cast<double>(bytes);
+  const PricedKernel kernel{cost(work, gpu_).value, false};
+  PricedLaunch priced;
+  priced.name = "copy";
+  priced.bytes = 2 * bytes;
+  priced.kernels = {&kernel, 1};
+  launch(priced, {0});
 }
 
 std::string SimBackend::last_called() const {

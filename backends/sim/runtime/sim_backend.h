@@ -88,6 +88,10 @@ class SimBackend : public Backend {
   /// The host's part of a launch; returns the stream's.
   QueueItem begin(const PricedLaunch& priced);
   void busy(double seconds, Activity activity);
+  /// What the host does before the first launch of a forward or backward.
+  void begin_pass();
+  /// Gathered parameters leave the buffer that they arrive in.
+  void copy_gathered(int64_t bytes);
   void note_traffic(const Collective& collective, size_t member);
   bool runs(const OpCall& call) const;
   /// Factor of the machine's profile on the time of a work item.
@@ -101,6 +105,8 @@ class SimBackend : public Backend {
   DeviceProperties properties_;
   double slowness_ = 1;
   double kernel_host_seconds_ = 0, backward_host_seconds_ = 0, collective_host_seconds_ = 0;
+  double pass_host_seconds_ = 0;
+  bool passes_wait_ = false, pass_begins_ = false;
   std::vector<RateChange> rate_changes_;  ///< of this GPU
   /// How much longer work takes that starts at `time`.
   double slowness_at(double time) const;

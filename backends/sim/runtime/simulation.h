@@ -27,6 +27,8 @@ class Simulation {
     KernelChoice kernels;
     NcclChoice choice;
     Fidelity fidelity = Fidelity::fluid;
+    int64_t stages = 1;            ///< of the pipeline
+    bool copies_gathered = false;  ///< as gathered_are_copied says of the scenario
   };
   Simulation(const Machine& machine, Settings settings, const SimOptions& options);
   ~Simulation();

@@ -1,0 +1,56 @@
+// What a framework's host does and copies beside its kernels is the same by arithmetic and on the
+// fluid network.
+#include <catch2/catch.hpp>
+
+#include "backends/sim/representative/estimate.h"
+#include "core/ops/isa.h"
+#include "tests/backends/sim/representative/cases.h"
+
+using namespace moetwin;
+using namespace moetwin::test;
+
+namespace {
+
+/// Small layers, so that the host's times show.
+Scenario small(const std::string& kernels) {
+  Scenario s = random_scenario(0, 8, "uniform");
+  s.distributed_config = {};
+  s.model_config.hidden_size = 512;
+  s.model_config.sequence_length = 512;
+  s.model_config.num_layers = 4;
+  s.model_config.moe_layer_config.moe_every_k_layers = 1;
+  s.training_config.micro_batch_size = 1;
+  s.training_config.recompute = "none";
+  s.cluster.kernels = kernels;
+  return s;
+}
+
+double estimated(const Scenario& scenario) {
+  Estimator estimator(read_cluster_profile("dgx-a100-80g", {TEST_CLUSTERS}),
+                      [isa = best_isa()](const Op& op) { return reference_of(op, isa); });
+  return estimator.estimate(scenario).step_seconds;
+}
+
+}  // namespace
+
+TEST_CASE("representative: a host that waits before each pass waits on the fluid network too") {
+  Scenario s = small("megatron-2021");
+  s.training_config.global_batch_size = 6;
+  CHECK(simulate(s).seconds == Approx(estimated(s)).epsilon(0.03));
+  s.distributed_config.world_size = 4;
+  s.distributed_config.data_parallel_size = 1;
+  s.distributed_config.pipeline_parallel_size = 4;
+  CHECK(simulate(s).seconds == Approx(estimated(s)).epsilon(0.03));
+}
+
+TEST_CASE("representative: gathered parameters are copied on the fluid network too") {
+  Scenario s = small("torch-fsdp");
+  s.distributed_config.world_size = s.distributed_config.data_parallel_size = 8;
+  s.distributed_config.zero_stage = 3;
+  // As much to compute as to gather, so that what is copied is hidden by neither.
+  s.model_config.hidden_size = 2048;
+  s.model_config.sequence_length = 1024;
+  s.training_config.micro_batch_size = 4;
+  s.training_config.global_batch_size = 8 * 8;
+  CHECK(simulate(s).seconds == Approx(estimated(s)).epsilon(0.03));
+}
