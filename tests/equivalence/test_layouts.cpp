@@ -1,6 +1,7 @@
 // Every layout must train exactly what one rank trains (semantics 2): gradients of equal weights
 // and ten steps with clipping active, in fp64 to 1e-9. A pairwise cover by default; the whole
-// product with MOETWIN_ALL_LAYOUTS=1, every n-th of it with MOETWIN_ALL_LAYOUTS=n.
+// product with MOETWIN_ALL_LAYOUTS=1, every n-th of it with MOETWIN_ALL_LAYOUTS=n, from the k-th on
+// (k < n) with MOETWIN_ALL_LAYOUTS=n+k, so that several machines can share it.
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -28,7 +29,10 @@ const std::vector<ShardedLayout>& layouts_under_test() {
     const char* every = std::getenv("MOETWIN_ALL_LAYOUTS");
     const std::vector<ShardedLayout> all = shard_in_turns(whole_product());
     std::vector<ShardedLayout> some;
-    for (size_t i = 0; i < all.size(); i += std::max<size_t>(1, std::strtoul(every, nullptr, 10)))
+    char* after = nullptr;
+    const size_t step = std::max<size_t>(1, std::strtoul(every, &after, 10));
+    for (size_t i = *after == '+' ? std::strtoul(after + 1, nullptr, 10) : 0; i < all.size();
+         i += step)
       some.push_back(all[i]);
     return some;
   }();
