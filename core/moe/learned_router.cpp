@@ -92,9 +92,10 @@ Routing LearnedRouter::forward(Context& context, const MicroBatch& batch, const 
   Routing r;
   r.counts = counts;
   restore_input(context, batch, x, r);
-  r.weight = acting_weight(context, batch);
+  const Tensor weight = acting_weight(context, batch);
+  if (late_weights_.defined()) r.late_weight = weight;
   const Tensor logits = make({x.shape[0], experts}, context.real(), "router logits");
-  context.launch(gemm(r.input, r.weight, {}, logits, {}, {}));
+  context.launch(gemm(r.input, weight, {}, logits, {}, {}));
   r.logits = tp_.gather(context, logits, "router logits", MemoryClass::router);
   r.probs = make({tokens, experts}, context.real(), "router scores");
   r.weights = make({tokens, k}, context.real(), "router weights");
@@ -150,7 +151,8 @@ void LearnedRouter::backward(Context& context, const MicroBatch& batch, const Ro
   Tensor d_input = make(r.input.shape, "router input gradient");
   GemmAttr input;
   input.transpose_b = true;
-  context.launch(gemm(d_logits, r.weight, {}, d_input, {}, input));
+  const Tensor& acted_on = r.late_weight.defined() ? r.late_weight : weight_->value;
+  context.launch(gemm(d_logits, acted_on, {}, d_input, {}, input));
   context.launch(router_input_backward(d_input, dx, input_attr(context, batch, dx.shape[0])));
 }
 

@@ -23,9 +23,10 @@ struct Routing {
                    ///< non-finite mark
   Tensor input;    ///< the router's own copy of its input, real [N,H]; undefined where there is no
                    ///< product
-  Tensor weight;   ///< real [H,E]: the weights the router acted on
-  Tensor logits;   ///< real [T,E], before noise
-  Tensor global_counts;      ///< i64 [E] (control), only with aux_loss_scope global_batch
+  Tensor late_weight;    ///< real [H,E]: the weights the router acted on where they are older than
+                         ///< the parameter, whose values may come and go between the passes
+  Tensor logits;         ///< real [T,E], before noise
+  Tensor global_counts;  ///< i64 [E] (control), only with aux_loss_scope global_batch
   double global_tokens = 0;  ///< tokens behind them
 };
 
