@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "analysis/plan/bounds.h"
 #include "analysis/plan/front.h"
 #include "analysis/plan/parallel.h"
 #include "analysis/plan/render.h"
@@ -201,6 +202,34 @@ TEST_CASE("the front has what none beats in throughput, memory and dropped token
   CHECK(front[2].figures.tokens_per_second == 7);
   // Nobody is slower for less memory than he has anyway.
   CHECK(pareto_front(all, 100).size() == 2);
+}
+
+TEST_CASE("a bound hides what another schedule, overlap or sharding may hide, and no more") {
+  PlanFigures f;
+  f.step_seconds = 10;
+  f.tokens_per_second = 100;  // 1,000 tokens a step
+  f.parts[Part::bubble] = 2;
+  f.parts[Part::all_to_all] = 3;
+  f.parts[Part::other_communication] = 1;
+  f.parts.optimizer = 0.5;
+  f.peak_bytes = 1000;
+  f.lasting_bytes = 400;
+  // A hundredth is left for what the bound does not know.
+  CHECK(promise(f, {}) == Approx(1000 / (0.99 * 10)));
+  // Busy 8 s; without the exchange 5 s, and a stage waits 2 / 8 of what it does.
+  CHECK(promise(f, {true, false, 0}) == Approx(1000 / (0.99 * 5 * 1.25)));
+  // Half the bubble: 8 s and 1 s.
+  CHECK(promise(f, {false, false, 0.5}) == Approx(1000 / (0.99 * 9)));
+  // Gathered weights: 8 - 1 - 0.5 s busy.
+  CHECK(promise(f, {false, true, 0}) == Approx(1000 / (0.99 * 6.5 * 1.25)));
+  // Of 600 bytes that come and go nine tenths where weights are gathered, else all but a hundredth.
+  CHECK(least_bytes(f, 300, {}) == Approx(300 + 0.99 * 600));
+  CHECK(least_bytes(f, 300, {false, true, 0}) == Approx(300 + 0.9 * 600));
+  // Interleaving with 4 chunks keeps a fourth of the bubble, ZB-H1 a third.
+  CHECK(hidden_bubble("1f1b", 1) == 0);
+  CHECK(hidden_bubble("interleaved_1f1b", 4) >= 1 - 1.0 / 4);
+  CHECK(hidden_bubble("zb_h1", 1) >= 1 - 1.0 / 3);
+  CHECK(hidden_bubble("zb_h1", 1) < 1);
 }
 
 TEST_CASE("certainty is that of two normal errors") {
