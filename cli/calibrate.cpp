@@ -85,7 +85,7 @@ Scenario scenario_of(const CalibrateArguments& a) {
 /// Empty in a process that does not keep the record.
 std::unique_ptr<Measurements> measured(const CalibrateArguments& a, std::ostream& log) {
   const Scenario scenario = scenario_of(a);
-  const Machine machine =
+  const RunMachine machine =
       make_machine(scenario, a.machine, [&log](const std::string& line) { log << line << "\n"; });
   auto result = std::make_unique<Measurements>();
   result->machine = machine.cluster->description();

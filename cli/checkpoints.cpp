@@ -35,7 +35,7 @@ Scenario scenario_of(const Checkpoint& checkpoint, const std::vector<std::string
                         path.parent_path().string());
 }
 
-void agree(const Checkpoint* resumed, CheckpointWriter* writer, const Machine& machine) {
+void agree(const Checkpoint* resumed, CheckpointWriter* writer, const RunMachine& machine) {
   const std::string mine =
       resumed ? fmt::format("{} of step {}", fs::path(resumed->directory()).filename().string(),
                             resumed->manifest().position.step)
@@ -54,7 +54,7 @@ void agree(const Checkpoint* resumed, CheckpointWriter* writer, const Machine& m
 }
 
 std::unique_ptr<CheckpointWriter> make_checkpoint_writer(
-    const Scenario& scenario, const Machine& machine, const std::string& run_directory,
+    const Scenario& scenario, const RunMachine& machine, const std::string& run_directory,
     FileOperations& files, const Checkpoint* resumed,
     std::function<std::pair<double, int64_t>(int64_t)> best_validation,
     std::function<void(const std::string&)> post) {

@@ -24,12 +24,12 @@ Scenario scenario_of(const Checkpoint& checkpoint, const std::vector<std::string
 
 /// While the cluster runs, once per process: all save where the first does. Throws
 /// Error(configuration) when the processes of a job go on from different checkpoints.
-void agree(const Checkpoint* resumed, CheckpointWriter* writer, const Machine& machine);
+void agree(const Checkpoint* resumed, CheckpointWriter* writer, const RunMachine& machine);
 
 /// What saves the ranks of this process into `directory`, with the bytes it sends by `post`; null
 /// with numerics none.
 std::unique_ptr<CheckpointWriter> make_checkpoint_writer(
-    const Scenario& scenario, const Machine& machine, const std::string& run_directory,
+    const Scenario& scenario, const RunMachine& machine, const std::string& run_directory,
     FileOperations& files, const Checkpoint* resumed,
     std::function<std::pair<double, int64_t>(int64_t)> best_validation,
     std::function<void(const std::string&)> post);

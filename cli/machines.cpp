@@ -45,7 +45,8 @@ Json::Value gpus_json(const std::vector<RankGpu>& gpus) {
   return list;
 }
 
-Machine real_machine(const Scenario& scenario, const std::function<void(const std::string&)>& log) {
+RunMachine real_machine(const Scenario& scenario,
+                        const std::function<void(const std::string&)>& log) {
   const std::string warning =
       connections_warning(scenario, std::getenv("CUDA_DEVICE_MAX_CONNECTIONS"));
   if (!warning.empty()) log(warning);
@@ -57,7 +58,7 @@ Machine real_machine(const Scenario& scenario, const std::function<void(const st
   options.log = log;
   auto cluster = make_cuda_cluster(scenario, options);
   CudaCluster& cuda = *cluster;
-  Machine machine;
+  RunMachine machine;
   machine.cluster = std::move(cluster);
   machine.is_first = cuda.first_process();
   machine.local_ranks = static_cast<int64_t>(cuda.local_ranks().size());
@@ -78,7 +79,7 @@ Machine real_machine(const Scenario& scenario, const std::function<void(const st
 
 }  // namespace
 
-bool Machine::any(bool mine) const {
+bool RunMachine::any(bool mine) const {
   for (const std::string& theirs : gather(mine ? "1" : "0"))
     if (theirs == "1") return true;
   return false;
@@ -118,8 +119,8 @@ class EstimatedCluster : public Cluster {
   std::string description_;
 };
 
-Machine estimated_machine(const Scenario& scenario) {
-  Machine machine;
+RunMachine estimated_machine(const Scenario& scenario) {
+  RunMachine machine;
   machine.cluster = std::make_unique<EstimatedCluster>(scenario);
   machine.local_ranks = scenario.distributed_config.world_size;
   machine.gather = [](const std::string& mine) { return std::vector<std::string>{mine}; };
@@ -141,8 +142,8 @@ std::string machine_platform(const Scenario& scenario) {
   return make_sim_cluster(s, sim)->platform();
 }
 
-Machine make_machine(const Scenario& scenario, const MachineOptions& options,
-                     const std::function<void(const std::string&)>& log) {
+RunMachine make_machine(const Scenario& scenario, const MachineOptions& options,
+                        const std::function<void(const std::string&)>& log) {
   check_backend(scenario, options.backend);
   if (!options.chakra_directory.empty() &&
       (options.backend != "sim" || scenario.cluster.fidelity == "representative"))
@@ -158,7 +159,7 @@ Machine make_machine(const Scenario& scenario, const MachineOptions& options,
                     : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   sim.profile_directories = shipped_directories(scenario, "clusters");
   sim.references = [isa = best_isa()](const Op& op) { return reference_of(op, isa); };
-  Machine machine;
+  RunMachine machine;
   auto cluster = make_sim_cluster(scenario, sim);
   machine.train = [&modelled = *cluster](const Scenario& s, const Grid& grid,
                                          const TrainerServices& services,

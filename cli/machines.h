@@ -30,7 +30,7 @@ ClusterProfile machine_profile(const Scenario& scenario);
 std::string machine_platform(const Scenario& scenario);
 
 /// A machine, and what this process is of a job that may have several.
-struct Machine {
+struct RunMachine {
   std::unique_ptr<Cluster> cluster;
   /// Instead of cluster->run(train_rank): hands estimates of the steps to the record. Null: nothing
   /// is estimated.
@@ -63,7 +63,7 @@ struct Machine {
 std::string connections_warning(const Scenario& scenario, const char* connections);
 
 /// `log` gets lines that a user should see before a run.
-Machine make_machine(const Scenario& scenario, const MachineOptions& options,
-                     const std::function<void(const std::string&)>& log);
+RunMachine make_machine(const Scenario& scenario, const MachineOptions& options,
+                        const std::function<void(const std::string&)>& log);
 
 }  // namespace moetwin

@@ -151,7 +151,7 @@ std::function<void(const std::string&)> tagged(const std::function<void(const st
 
 /// A process of a job whose record another process keeps.
 int run_beside(const Scenario& scenario, const Grid& grid, const TokenSource* data,
-               const Machine& machine, const Checkpoint* resumed, const std::string& directory,
+               const RunMachine& machine, const Checkpoint* resumed, const std::string& directory,
                FileOperations& files) {
   RemoteSink sink(scenario, tagged(machine.post, kRecordPost));
   const auto writer = make_checkpoint_writer(scenario, machine, directory, files, resumed, nullptr,
@@ -203,7 +203,7 @@ int run(RunArguments a, const Output& output) {
          check_resume(scenario, resumed->manifest(), data ? data->sequences(Split::train) : 0))
       warnings.push_back(std::move(line));
   for (const std::string& warning : warnings) output.err << "warning: " << warning << "\n";
-  const Machine machine = make_machine(scenario, a.machine, [&](const std::string& line) {
+  const RunMachine machine = make_machine(scenario, a.machine, [&](const std::string& line) {
     if (!a.quiet) output.err << line << "\n";
   });
   const auto& cluster = machine.cluster;

@@ -131,7 +131,7 @@ std::vector<Prediction> run_collectives(const MakeCluster& make,
 
 }  // namespace
 
-void plan_collectives(const std::vector<PublishedRow>& rows, Plan& plan) {
+void plan_collectives(const std::vector<PublishedRow>& rows, RowPlan& plan) {
   struct Group {
     std::vector<size_t> rows;
     std::vector<CollectiveRow> work;
@@ -139,7 +139,7 @@ void plan_collectives(const std::vector<PublishedRow>& rows, Plan& plan) {
   std::map<std::string, Group> groups;
   for_each_row(rows, plan, [&](const PublishedRow& row, size_t i, RowResult& result) {
     CollectiveRow work = read_collective_row(row);
-    if (work.other_hardware) result.standing = Standing::other_hardware;
+    if (work.other_hardware) result.standing = RowStanding::other_hardware;
     if (!work.reason.empty()) {
       result.reason = work.reason;
       return;

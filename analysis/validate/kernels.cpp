@@ -42,7 +42,7 @@ std::vector<Prediction> run_kernels(const MakeCluster& make, const Scenario& sce
 
 }  // namespace
 
-void plan_kernels(const std::vector<PublishedRow>& rows, Plan& plan) {
+void plan_kernels(const std::vector<PublishedRow>& rows, RowPlan& plan) {
   struct Group {
     std::vector<size_t> rows;
     std::vector<KernelRow> work;
@@ -51,7 +51,7 @@ void plan_kernels(const std::vector<PublishedRow>& rows, Plan& plan) {
   for_each_row(rows, plan, [&](const PublishedRow& row, size_t i, RowResult& result) {
     const RowMachine machine = machine_of(row, false);
     if (machine.other_hardware) {
-      result.standing = Standing::other_hardware;
+      result.standing = RowStanding::other_hardware;
       result.reason = machine.reason;
       return;
     }

@@ -32,7 +32,7 @@ std::vector<Kind> kinds() {
            plan_memory}};
 }
 
-void for_each_row(const std::vector<PublishedRow>& rows, Plan& plan,
+void for_each_row(const std::vector<PublishedRow>& rows, RowPlan& plan,
                   const std::function<void(const PublishedRow&, size_t, RowResult&)>& read) {
   for (size_t i = 0; i < rows.size(); ++i) {
     try {
@@ -44,7 +44,7 @@ void for_each_row(const std::vector<PublishedRow>& rows, Plan& plan,
 }
 
 void refuse(RowResult& result, const std::string& reason) {
-  result.standing = Standing::not_expressible;
+  result.standing = RowStanding::not_expressible;
   result.reason = reason;
 }
 

@@ -88,13 +88,13 @@ Prediction relative(const PublishedRow& row, Scenario scenario, const MakeCluste
 
 }  // namespace
 
-void plan_memory(const std::vector<PublishedRow>& rows, Plan& plan) {
+void plan_memory(const std::vector<PublishedRow>& rows, RowPlan& plan) {
   for_each_row(rows, plan, [&](const PublishedRow& row, size_t i, RowResult& result) {
     const MemoryRow memory = read_memory_row(row);
     TrainingRow work;
     if (memory.reason.empty() && memory.share != MemoryShare::saved_by_op) {
       work = read_training_row(memory.training);
-      if (work.other_hardware) result.standing = Standing::other_hardware;
+      if (work.other_hardware) result.standing = RowStanding::other_hardware;
       result.reason = work.reason;
       if (!work.reason.empty()) return;
     }

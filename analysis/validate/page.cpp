@@ -42,7 +42,7 @@ Json::Value kind_json(const KindResult& kind) {
   json["bias"] = number(s.bias);
   json["points"] = json["series"] = json["worst"] = json["left"] = Json::Value(Json::arrayValue);
   for (const RowResult& row : kind.rows)
-    if (row.standing == Standing::scored) json["points"].append(row_json(row));
+    if (row.standing == RowStanding::scored) json["points"].append(row_json(row));
   for (const RowResult* row : worst_rows(kind.rows, 10)) json["worst"].append(row_json(*row));
   for (const SeriesScore& one : s.series) {
     Json::Value entry;
@@ -55,8 +55,8 @@ Json::Value kind_json(const KindResult& kind) {
   }
   std::map<std::string, size_t> left;
   for (const RowResult& row : kind.rows)
-    if (row.standing != Standing::scored)
-      ++left[(row.standing == Standing::other_hardware ? "other hardware: " : "") + row.reason];
+    if (row.standing != RowStanding::scored)
+      ++left[(row.standing == RowStanding::other_hardware ? "other hardware: " : "") + row.reason];
   for (const auto& [reason, count] : left) {
     Json::Value entry(Json::arrayValue);
     entry.append(reason);

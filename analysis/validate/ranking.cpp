@@ -9,7 +9,7 @@ namespace moetwin {
 Ranking rank_pairs(const std::vector<RowResult>& rows, double difference) {
   std::map<std::string, std::vector<const RowResult*>> groups;
   for (const RowResult& row : rows)
-    if (row.standing == Standing::scored && !row.alternative_of.empty())
+    if (row.standing == RowStanding::scored && !row.alternative_of.empty())
       groups[row.alternative_of].push_back(&row);
   Ranking ranking;
   for (const auto& [name, members] : groups)

@@ -26,14 +26,14 @@ KindScore score(const std::vector<RowResult>& rows) {
   std::map<std::string, std::vector<double>> by_series;
   std::vector<double> absolute;
   for (const RowResult& row : rows) {
-    if (row.standing == Standing::other_hardware) {
+    if (row.standing == RowStanding::other_hardware) {
       ++kind.other_hardware;
       continue;
     }
     ++kind.rows;
-    if (row.standing == Standing::not_expressible) ++kind.not_expressible[row.reason];
-    if (row.standing == Standing::failed) ++kind.failed;
-    if (row.standing != Standing::scored) continue;
+    if (row.standing == RowStanding::not_expressible) ++kind.not_expressible[row.reason];
+    if (row.standing == RowStanding::failed) ++kind.failed;
+    if (row.standing != RowStanding::scored) continue;
     ++kind.scored;
     if (!by_series.count(row.series)) order.push_back(row.series);
     by_series[row.series].push_back(row.error());
@@ -61,7 +61,7 @@ KindScore score(const std::vector<RowResult>& rows) {
 std::vector<const RowResult*> worst_rows(const std::vector<RowResult>& rows, size_t count) {
   std::vector<const RowResult*> scored;
   for (const RowResult& row : rows)
-    if (row.standing == Standing::scored) scored.push_back(&row);
+    if (row.standing == RowStanding::scored) scored.push_back(&row);
   std::stable_sort(scored.begin(), scored.end(), [](const RowResult* a, const RowResult* b) {
     return std::abs(a->error()) > std::abs(b->error());
   });

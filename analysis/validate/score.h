@@ -7,7 +7,7 @@
 
 namespace moetwin {
 
-enum class Standing {
+enum class RowStanding {
   scored,
   failed,           ///< expressed, but the run gave no figure
   not_expressible,  ///< the model has no words for it, or the row lacks an input
@@ -17,7 +17,7 @@ enum class Standing {
 /// One published row beside what the model says.
 struct RowResult {
   std::string id, series;
-  Standing standing = Standing::not_expressible;
+  RowStanding standing = RowStanding::not_expressible;
   double measured = 0, predicted = 0;
   std::string unit;    ///< of both: "s", "bytes", ...
   std::string reason;  ///< why it is not scored; of a scored row: what the prediction is made of

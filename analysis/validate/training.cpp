@@ -44,10 +44,10 @@ std::string layout_of(const Scenario& s) {
                      s.training_config.recompute);
 }
 
-void plan_training(const std::vector<PublishedRow>& rows, Plan& plan, bool experts) {
+void plan_training(const std::vector<PublishedRow>& rows, RowPlan& plan, bool experts) {
   for_each_row(rows, plan, [&](const PublishedRow& row, size_t i, RowResult& result) {
     TrainingRow work = read_training_row(row);
-    if (work.other_hardware) result.standing = Standing::other_hardware;
+    if (work.other_hardware) result.standing = RowStanding::other_hardware;
     result.reason = work.reason;
     if (!work.reason.empty()) return;
     if (experts && row.has("metric") && !row.has("iter_time_s"))
@@ -79,11 +79,11 @@ void plan_training(const std::vector<PublishedRow>& rows, Plan& plan, bool exper
 
 }  // namespace
 
-void plan_dense(const std::vector<PublishedRow>& rows, Plan& plan) {
+void plan_dense(const std::vector<PublishedRow>& rows, RowPlan& plan) {
   plan_training(rows, plan, false);
 }
 
-void plan_moe(const std::vector<PublishedRow>& rows, Plan& plan) {
+void plan_moe(const std::vector<PublishedRow>& rows, RowPlan& plan) {
   plan_training(rows, plan, true);
 }
 

@@ -67,7 +67,7 @@ std::vector<PublishedRow> rows_of(const std::string& table, const Kind& kind,
 KindResult run_kind(const Kind& kind, const std::string& table, const ValidateOptions& options,
                     const MakeCluster& make) {
   const std::vector<PublishedRow> rows = rows_of(table, kind, options);
-  Plan plan;
+  RowPlan plan;
   for (const PublishedRow& row : rows) {
     RowResult result;
     result.id = row.id();
@@ -79,8 +79,8 @@ KindResult run_kind(const Kind& kind, const std::string& table, const ValidateOp
     RowResult& result = plan.results[row];
     result.reason = prediction.note.substr(0, prediction.note.find('\n'));
     result.predicted = prediction.value;
-    result.standing = std::isfinite(prediction.value) && prediction.value > 0 ? Standing::scored
-                                                                              : Standing::failed;
+    result.standing = std::isfinite(prediction.value) && prediction.value > 0 ? RowStanding::scored
+                                                                              : RowStanding::failed;
   });
   KindResult out{kind.name, kind.file_stem, kind.what, std::move(plan.results), {}};
   out.score = score(out.rows);
@@ -114,13 +114,13 @@ Json::Value number_or_null(double value) {
   return std::isfinite(value) ? Json::Value(value) : Json::Value();
 }
 
-const char* standing_name(Standing standing) {
+const char* standing_name(RowStanding standing) {
   switch (standing) {
-    case Standing::scored:
+    case RowStanding::scored:
       return "scored";
-    case Standing::failed:
+    case RowStanding::failed:
       return "failed";
-    case Standing::other_hardware:
+    case RowStanding::other_hardware:
       return "other_hardware";
     default:
       return "not_expressible";
@@ -161,7 +161,7 @@ Json::Value validation_json(const std::vector<KindResult>& kinds) {
     }
     for (const RowResult& row : kind.rows) {
       Json::Value entry;
-      const bool scored = row.standing == Standing::scored;
+      const bool scored = row.standing == RowStanding::scored;
       entry["id"] = row.id;
       entry["standing"] = standing_name(row.standing);
       entry["measured"] = row.measured > 0 ? Json::Value(row.measured) : Json::Value();

@@ -27,8 +27,8 @@ std::string value_text(double value, const std::string& unit) {
 void add_left_out(const KindResult& kind, std::string& text) {
   std::map<std::string, size_t> other, failed;
   for (const RowResult& row : kind.rows) {
-    if (row.standing == Standing::other_hardware) ++other[row.reason];
-    if (row.standing == Standing::failed) ++failed[row.reason];
+    if (row.standing == RowStanding::other_hardware) ++other[row.reason];
+    if (row.standing == RowStanding::failed) ++failed[row.reason];
   }
   const auto list = [&](const char* title, const std::map<std::string, size_t>& reasons) {
     if (reasons.empty()) return;

@@ -44,7 +44,7 @@ RowResult scored(const char* series, double measured, double predicted) {
   RowResult r;
   r.id = std::string(series) + "-001";
   r.series = series;
-  r.standing = Standing::scored;
+  r.standing = RowStanding::scored;
   r.measured = measured;
   r.predicted = predicted;
   return r;
@@ -89,7 +89,7 @@ TEST_CASE("errors by hand: medians of series, nearest rank, bias") {
 
 TEST_CASE("what is left out counts where it should") {
   RowResult other, refused;
-  other.standing = Standing::other_hardware;
+  other.standing = RowStanding::other_hardware;
   refused.reason = "context parallel";
   const KindScore s = score({other, refused, scored("a", 1, 1)});
   CHECK(s.rows == 2);

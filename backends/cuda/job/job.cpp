@@ -81,7 +81,7 @@ void Job::fail(const Failure& failure) {
   accept(stands);
 }
 
-std::vector<RankState> Job::fresh_states() {
+std::vector<RankHeartbeat> Job::fresh_states() {
   const uint64_t until = beats_ + 3;
   std::unique_lock lock(mutex_);
   changed_.wait_for(lock, std::chrono::duration<double>(10 * beat_seconds_),

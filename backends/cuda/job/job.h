@@ -66,7 +66,7 @@ class Job {
   }
   bool failed() const { return failed_; }
   /// What the ranks of the world last said, fresh: waits two beats first.
-  std::vector<RankState> fresh_states();
+  std::vector<RankHeartbeat> fresh_states();
 
  private:
   struct Watched {

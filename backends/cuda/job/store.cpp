@@ -67,11 +67,11 @@ std::optional<Failure> Store::beat(int64_t rank, const std::string& status) {
   return failure;
 }
 
-std::vector<RankState> Store::states() {
+std::vector<RankHeartbeat> Store::states() {
   const std::string reply = ask(ByteWriter().put(StoreRequest::states).take(), kShort);
   ByteReader reader(reply);
-  std::vector<RankState> all(reader.get<uint64_t>());
-  for (RankState& s : all) {
+  std::vector<RankHeartbeat> all(reader.get<uint64_t>());
+  for (RankHeartbeat& s : all) {
     s.rank = reader.get<int64_t>();
     s.age = reader.get<double>();
     s.gone = reader.get<bool>();

@@ -19,7 +19,7 @@ struct Failure {
 };
 
 /// What a rank last said of itself.
-struct RankState {
+struct RankHeartbeat {
   int64_t rank = 0;
   double age = 0;       ///< seconds since then
   bool gone = false;    ///< its process has ended
@@ -49,7 +49,7 @@ class Store {
   void compare_pair(const std::string& call, int64_t rank, const std::string& fingerprint);
   /// Says that this rank's process is alive and how its calls stand; returns the job's failure.
   std::optional<Failure> beat(int64_t rank, const std::string& status);
-  std::vector<RankState> states();
+  std::vector<RankHeartbeat> states();
   /// The first failure stays; returns the one that stands.
   Failure fail(const Failure& failure);
   /// Bytes for rank 0's process, in order; what it does with them is StoreSettings::on_post.

@@ -20,13 +20,13 @@ const CommunicatorState* find(const RankStatus& status, const Stuck& stuck) {
 
 }  // namespace
 
-Failure describe_stuck(const Stuck& stuck, const std::vector<RankState>& states) {
+Failure describe_stuck(const Stuck& stuck, const std::vector<RankHeartbeat>& states) {
   std::vector<int64_t> missing;
   std::string lines;
   bool all_alive = true;
   for (int64_t member : stuck.members) {
     const auto it = std::find_if(states.begin(), states.end(),
-                                 [&](const RankState& s) { return s.rank == member; });
+                                 [&](const RankHeartbeat& s) { return s.rank == member; });
     if (it == states.end()) continue;
     const RankStatus status = RankStatus::read(it->status);
     const CommunicatorState* c = find(status, stuck);

@@ -26,6 +26,6 @@ struct Stuck {
 /// arrived; then what each member was last heard of; then the rank's own last calls. The class is
 /// deadlock when every rank that is missing is alive (it waits elsewhere or its program ended:
 /// ranks call different things), else fault.
-Failure describe_stuck(const Stuck& stuck, const std::vector<RankState>& states);
+Failure describe_stuck(const Stuck& stuck, const std::vector<RankHeartbeat>& states);
 
 }  // namespace moetwin

@@ -181,9 +181,11 @@ std::string diagnosis_text(const Diagnosis& diagnosis) {
     return level == Level::good ? "ok   " : level == Level::warning ? "note " : "BAD  ";
   };
   std::string text = "Found:\n";
-  for (const Line& l : diagnosis.found) text += fmt::format("  {}{}\n", mark(l.level), l.text);
+  for (const DoctorLine& l : diagnosis.found)
+    text += fmt::format("  {}{}\n", mark(l.level), l.text);
   text += "What follows:\n";
-  for (const Line& l : diagnosis.follows) text += fmt::format("  {}{}\n", mark(l.level), l.text);
+  for (const DoctorLine& l : diagnosis.follows)
+    text += fmt::format("  {}{}\n", mark(l.level), l.text);
   return text;
 }
 

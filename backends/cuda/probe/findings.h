@@ -41,14 +41,14 @@ struct Findings {
 Findings look_around(bool built_with_cuda, const std::string& root = "");
 
 enum class Level : uint8_t { good, warning, bad };
-struct Line {
+struct DoctorLine {
   Level level = Level::good;
   std::string text;
 };
 struct Diagnosis {
-  std::vector<Line> found;    ///< what there is
-  std::vector<Line> follows;  ///< what will work, what will not and why, with what to do
-  bool can_run = false;       ///< --backend cuda will start here
+  std::vector<DoctorLine> found;    ///< what there is
+  std::vector<DoctorLine> follows;  ///< what will work, what will not and why, with what to do
+  bool can_run = false;             ///< --backend cuda will start here
 };
 Diagnosis diagnose(const Findings& findings);
 std::string diagnosis_text(const Diagnosis& diagnosis);

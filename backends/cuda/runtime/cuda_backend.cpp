@@ -334,7 +334,7 @@ void CudaBackend::collective(NcclGroup& group, const CollectiveCall& call, Strea
   StreamState& s = state(stream);
   if (settings_.compare_collectives) compare_before(job_, group, call);
   const NvtxRange range(collective_name(call.kind));
-  const Sent sent = sent_by(call, group.group(), group.rank(), place_.node_of);
+  const SentVolume sent = sent_by(call, group.group(), group.rank(), place_.node_of);
   const Activity activity = call.kind == CollectiveKind::all_to_all_v
                                 ? Activity::all_to_all
                                 : Activity::other_communication;

@@ -34,9 +34,9 @@ int64_t leaves_node(int64_t passed, const Group& group, int64_t rank_in_group,
 
 }  // namespace
 
-Sent sent_by(const CollectiveCall& call, const Group& group, int64_t rank,
-             const std::vector<int64_t>& node_of) {
-  Sent sent;
+SentVolume sent_by(const CollectiveCall& call, const Group& group, int64_t rank,
+                   const std::vector<int64_t>& node_of) {
+  SentVolume sent;
   sent.bytes = bytes_sent(call, rank, group.size());
   const auto elsewhere = [&](int64_t other) {
     return node_of[static_cast<size_t>(group.member(other))] !=
@@ -66,7 +66,7 @@ Sent sent_by(const CollectiveCall& call, const Group& group, int64_t rank,
   return sent;
 }
 
-void TrafficLog::add(const CollectiveCall& call, const std::string& group, const Sent& sent) {
+void TrafficLog::add(const CollectiveCall& call, const std::string& group, const SentVolume& sent) {
   const char* kind = collective_name(call.kind);
   auto it = std::find_if(traffic_.begin(), traffic_.end(), [&](const Traffic& t) {
     return t.kind == kind && t.purpose == call.purpose && t.group == group;

@@ -10,19 +10,19 @@
 
 namespace moetwin {
 
-struct Sent {
+struct SentVolume {
   int64_t bytes = 0;
   int64_t off_node = 0;  ///< of these, to ranks on other nodes
 };
 
 /// `node_of`: by world rank.
-Sent sent_by(const CollectiveCall& call, const Group& group, int64_t rank_in_group,
-             const std::vector<int64_t>& node_of);
+SentVolume sent_by(const CollectiveCall& call, const Group& group, int64_t rank_in_group,
+                   const std::vector<int64_t>& node_of);
 
 /// Sums by kind, purpose and group.
 class TrafficLog {
  public:
-  void add(const CollectiveCall& call, const std::string& group, const Sent& sent);
+  void add(const CollectiveCall& call, const std::string& group, const SentVolume& sent);
   std::vector<Traffic> take();
 
  private:

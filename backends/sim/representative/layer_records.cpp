@@ -120,8 +120,8 @@ const ChunkRecord& LayerRecords::chunk(const RecordingSetup& setup,
   return *known;
 }
 
-const SourceCounts& LayerRecords::counts_of(const RecordingSetup& setup, int64_t ddp, int64_t step,
-                                            int64_t layer) {
+const SourceAssignments& LayerRecords::counts_of(const RecordingSetup& setup, int64_t ddp,
+                                                 int64_t step, int64_t layer) {
   std::string key;
   append(key, routing_number_);
   append(key, ddp);
@@ -146,7 +146,7 @@ std::vector<RecordedRank> LayerRecords::slowest(const RecordingSetup& setup, int
   const auto make = [&](int64_t of) {
     loads.push_back(std::make_unique<LayerLoads>(
         scenario, setup.grid, setup.prices.machine().profile().gpus_per_node, of, step,
-        [&](int64_t ddp, int64_t at) -> const SourceCounts& {
+        [&](int64_t ddp, int64_t at) -> const SourceAssignments& {
           return counts_of(setup, ddp, at, layer);
         }));
     return loads.back().get();

@@ -44,8 +44,8 @@ class LayerRecords {
   void read_trace(const Scenario& scenario);
   int64_t number_of(const std::string& text);
   std::string begin_key(const RecordingSetup& setup) const;
-  const SourceCounts& counts_of(const RecordingSetup& setup, int64_t ddp, int64_t step,
-                                int64_t layer);
+  const SourceAssignments& counts_of(const RecordingSetup& setup, int64_t ddp, int64_t step,
+                                     int64_t layer);
   const ChunkRecord& chunk(const RecordingSetup& setup, const std::vector<RecordedRank>& ranks,
                            int64_t step, LayerRange range, bool first, bool last);
   std::vector<RecordedRank> slowest(const RecordingSetup& setup, int64_t rank, int64_t step,
@@ -57,7 +57,7 @@ class LayerRecords {
   std::unordered_map<std::string, int64_t> numbers_;
   std::unordered_map<std::string, LayerKind> layers_;
   std::unordered_map<std::string, std::unique_ptr<ChunkRecord>> chunks_;
-  std::unordered_map<std::string, SourceCounts> counts_;
+  std::unordered_map<std::string, SourceAssignments> counts_;
   std::string trace_key_;
   std::shared_ptr<const RoutingTrace> trace_;
   // Of the scenario at hand.

@@ -37,8 +37,9 @@ int64_t chunks_of(const Scenario& scenario) {
 }
 }  // namespace
 
-SourceCounts source_counts(const Scenario& scenario, const Grid& grid, const RoutingTrace* trace,
-                           const References& references, int64_t ddp, int64_t step, int64_t layer) {
+SourceAssignments source_counts(const Scenario& scenario, const Grid& grid,
+                                const RoutingTrace* trace, const References& references,
+                                int64_t ddp, int64_t step, int64_t layer) {
   const ModelConfig& model = scenario.model_config;
   const MoeLayerConfig& moe = model.moe_layer_config;
   const int64_t tokens = scenario.training_config.micro_batch_size * model.sequence_length;
@@ -53,7 +54,7 @@ SourceCounts source_counts(const Scenario& scenario, const Grid& grid, const Rou
   std::vector<int64_t> counts = scripted_counts(
       routing, static_cast<uint64_t>(scenario.training_config.seed), step, layer, ddp, grid.ddp(),
       tokens, moe.top_k, moe.num_experts, grid.expert_sharding(), trace);
-  SourceCounts found;
+  SourceAssignments found;
   found.routed = std::accumulate(counts.begin(), counts.end(), int64_t{0});
   counts.push_back(0);
   found.kept.resize(static_cast<size_t>(moe.num_experts * plan.chunks + 1));
@@ -79,7 +80,7 @@ LayerLoads::LayerLoads(const Scenario& scenario, const Grid& grid, int64_t gpus_
   const auto add = [&](int64_t of) {
     const int64_t ddp = grid.coordinates(of).ddp;
     if (kept_.count(ddp)) return;
-    const SourceCounts& source = counts(ddp, step);
+    const SourceAssignments& source = counts(ddp, step);
     const std::vector<int64_t>& kept = source.kept;
     kept_[ddp] = &kept;
     routed_ += source.routed;

@@ -25,18 +25,19 @@ bool varies_by_layer(const std::string& source);
 bool varies_by_step(const std::string& source);
 
 /// What one source rank's router says in a micro-batch of one layer and step.
-struct SourceCounts {
+struct SourceAssignments {
   int64_t routed = 0;
   std::vector<int64_t> kept;  ///< [E * chunks + 1], as op dispatch_plan writes it
 };
-SourceCounts source_counts(const Scenario& scenario, const Grid& grid, const RoutingTrace* trace,
-                           const References& references, int64_t ddp, int64_t step, int64_t layer);
+SourceAssignments source_counts(const Scenario& scenario, const Grid& grid,
+                                const RoutingTrace* trace, const References& references,
+                                int64_t ddp, int64_t step, int64_t layer);
 
 /// A micro-batch of one layer and step.
 class LayerLoads : public Peers {
  public:
   /// Of a dense-DP coordinate at a step.
-  using CountsAt = std::function<const SourceCounts&(int64_t ddp, int64_t step)>;
+  using CountsAt = std::function<const SourceAssignments&(int64_t ddp, int64_t step)>;
   /// Of the EP group of `rank` at `step`; with so many GPUs on a node.
   LayerLoads(const Scenario& scenario, const Grid& grid, int64_t gpus_per_node, int64_t rank,
              int64_t step, const CountsAt& counts);

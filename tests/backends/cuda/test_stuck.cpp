@@ -21,7 +21,7 @@ CallRecord record(int communicator, uint64_t sequence, double called) {
 }
 
 // Rank `rank` of three: made its communicator, ended `ended` calls, called `called`.
-RankState state(int64_t rank, uint64_t called, uint64_t ended, bool started_next) {
+RankHeartbeat state(int64_t rank, uint64_t called, uint64_t ended, bool started_next) {
   CallLog log(rank);
   const int ep = log.add_communicator("ep", {0, 1, 2});
   log.created(ep);
@@ -32,7 +32,7 @@ RankState state(int64_t rank, uint64_t called, uint64_t ended, bool started_next
     else if (started_next)
       log.started(call, 3);
   }
-  RankState state;
+  RankHeartbeat state;
   state.rank = rank;
   state.process = "pid 1 on n" + std::to_string(rank);
   state.status = log.status(10).bytes();
@@ -69,8 +69,8 @@ TEST_CASE("the first line names rank, collective, group, number, sizes and who i
 }
 
 TEST_CASE("dead, ended and late ranks are told apart") {
-  std::vector<RankState> states = {state(0, 2, 1, true), state(1, 2, 1, false),
-                                   state(2, 1, 1, true)};
+  std::vector<RankHeartbeat> states = {state(0, 2, 1, true), state(1, 2, 1, false),
+                                       state(2, 1, 1, true)};
   states[2].gone = true;
   Failure f = describe_stuck(of_rank_0(2), states);
   CHECK(f.error_class == ErrorClass::fault);
@@ -93,7 +93,7 @@ TEST_CASE("all have arrived and nothing moves: sizes differ", "[P041]") {
 
 TEST_CASE("a communicator that one rank does not make", "[P042]") {
   Stuck s = of_rank_0(0);
-  std::vector<RankState> states = {state(0, 0, 0, true), state(1, 0, 0, true), {}};
+  std::vector<RankHeartbeat> states = {state(0, 0, 0, true), state(1, 0, 0, true), {}};
   states[2].rank = 2;
   states[2].process = "pid 9";
   const Failure f = describe_stuck(s, states);
