@@ -42,6 +42,9 @@ CATCH_ALL = re.compile(r"\bcatch\s*\(\s*\.\.\.\s*\)\s*\{")
 RETHROW = re.compile(r"\bthrow\s*;|\brethrow_exception\b|\bcurrent_exception\b|\bthrow_with_nested\b")
 PURE_VIRTUAL = re.compile(r"\bvirtual\b[^;{}]*=\s*0\s*;")
 BOUNDARY_LIMIT = 25
+SCOPE = re.compile(r"(?P<space>\bnamespace\s*(?P<path>[\w:]*))\s*\{|"
+                   r"\b(?:struct|class|union|enum(?:\s+class|\s+struct)?)\s+(?:\[\[\w+\]\]\s*)?"
+                   r"(?P<type>\w+(?:::\w+)*)(?=[\s:{])(?:[^;{}()=]*)\{|\{|\}")
 
 
 def block_after(code, start):
@@ -54,6 +57,24 @@ def block_after(code, start):
     return code[start:]
 
 
+def types_defined(code):
+    """(qualified name, position) of each type that the linker sees: none of a function's own, and
+    none in a namespace without a name."""
+    scopes = []  # a name where types have one from outside, else None
+    for match in SCOPE.finditer(code):
+        if match.group() == "}":
+            if scopes:
+                scopes.pop()
+        elif match["space"]:
+            scopes.append(match["path"] or None)
+        elif match["type"]:
+            scopes.append(match["type"])
+            if None not in scopes:
+                yield "::".join(scopes), match.start("type")
+        else:
+            scopes.append(None)
+
+
 def inside(name, folders):
     return any(name.startswith(folder + "/") for folder in folders)
 
@@ -62,6 +83,7 @@ def check(root):
     """The violations found, as "file:line: what" strings."""
     found = []
     boundary = 0
+    types = {}
     for name in cpp_files(root):
         code = code_only(read(root, name))
         for rule, folders, pattern, message in PATTERNS:
@@ -74,6 +96,13 @@ def check(root):
                 if not RETHROW.search(block_after(code, match.end())):
                     found.append(f"{name}:{line_of(code, match.start())}: core has no catch (...) "
                                  "without rethrow [catch-all]")
+        if inside(name, ["core", "backends", "analysis", "cli"]):
+            for type_name, position in types_defined(code):
+                first = types.setdefault(type_name, name)
+                if first != name:
+                    found.append(f"{name}:{line_of(code, position)}: {type_name} is a type of "
+                                 f"{first} too: the linker keeps one of the two's functions for "
+                                 "both [one-type]")
         if inside(name, ["core/device"]):
             boundary += len(PURE_VIRTUAL.findall(code))
     if boundary > BOUNDARY_LIMIT:

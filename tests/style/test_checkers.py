@@ -131,10 +131,24 @@ Tensor operator+(const Tensor& a, const Tensor& b);
                     "backends/sim/e.cpp:2: no global", "core/base/f.h:2: no #if",
                     "core/moe/g.cpp:1: core does not know", "core/moe/h.cpp:4: core has no catch")
 
+    def test_one_type_of_a_name(self):
+        self.plant("core/base/a.h", "namespace moetwin {\nclass Forward;\nstruct Machine : Base {\n"
+                                    "  struct Part {};\n};\nenum class Kind { one };\n}\n")
+        self.plant("core/base/own.cpp", "namespace moetwin {\nnamespace {\nstruct Machine {};\n}\n"
+                                        "void f() {\n  struct Machine {};\n}\nclass Forward {};\n}\n")
+        self.plant("cli/b.h", "namespace moetwin::cli {\nstruct Machine {};\n}\n"
+                              "namespace moetwin {\nstruct Other {\n  struct Part {};\n};\n}\n")
+        self.plant("tests/t.h", "namespace moetwin {\nstruct Machine {};\n}\n")
+        self.expect(rules)
+        self.plant("core/base/c.h", "namespace moetwin {\nclass Machine final {\n};\n"
+                                    "enum class Kind : int { two };\n}\n")
+        self.expect(rules, "core/base/c.h:2: moetwin::Machine is a type of core/base/a.h too",
+                    "core/base/c.h:4: moetwin::Kind")
+
     def test_boundary(self):
         twenty = "struct A {\n" + "  virtual void f(int,\n    int) = 0;\n" * 20 + "};\n"
         self.plant("core/device/a.h", twenty)
-        self.plant("core/device/b.h", twenty.replace("20", "5").replace(" = 0", "", 15))
+        self.plant("core/device/b.h", twenty.replace("A", "B").replace(" = 0", "", 15))
         self.expect(rules)
         self.plant("core/device/c.h", "struct C { virtual ~C() = default; virtual int g() = 0; };")
         self.expect(rules, "26 pure virtual functions")
