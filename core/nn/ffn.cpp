@@ -20,6 +20,11 @@ Ffn::Ffn(ParameterSet& parameters, const FfnConfig& config, const TensorParallel
 }
 
 Tensor Ffn::forward(Context& context, const Tensor& x, Saved& saved) const {
+  forward_hidden(context, x, saved);
+  return down_.forward(context, saved.hidden);
+}
+
+void Ffn::forward_hidden(Context& context, const Tensor& x, Saved& saved) const {
   saved.x = x;
   if (config_.activation == "swiglu") {
     saved.pre = up_.forward(context, x);
@@ -31,7 +36,6 @@ Tensor Ffn::forward(Context& context, const Tensor& x, Saved& saved) const {
         context, x, config_.activation == "gelu_tanh" ? Epilogue::gelu_tanh : Epilogue::gelu,
         saved.pre);
   }
-  return down_.forward(context, saved.hidden);
 }
 
 void Ffn::remake(Context& context, const Tensor& x, Saved& saved) const {

@@ -28,6 +28,8 @@ class Ffn {
 
   Tensor forward(Context& context, const Tensor& x, Saved& saved) const;
   Tensor backward(Context& context, const Saved& saved, const Tensor& dy) const;
+  /// The forward as far as the backward needs it: all but the last product.
+  void forward_hidden(Context& context, const Tensor& x, Saved& saved) const;
 
   /// Elements a token of the first product, which alternate_products keeps: the gate's.
   int64_t kept_width() const { return width_; }

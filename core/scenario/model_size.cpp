@@ -201,10 +201,22 @@ ForwardFlop forward_flop_per_token(const Scenario& s) {
   return f;
 }
 
+bool recompute_ends_early(const Scenario& scenario) {
+  return scenario.cluster.kernels == "moetwin" ||
+         (scenario.cluster.kernels == "torch-fsdp" && scenario.model_config.dropout == 0);
+}
+
 double recompute_flop_per_token(const Scenario& scenario) {
   const TrainingConfig& t = scenario.training_config;
   const ForwardFlop f = forward_flop_per_token(scenario);
-  if (t.recompute == "full") return f.total() - f.router - f.head;
+  if (t.recompute == "full") {
+    const ModelConfig& m = scenario.model_config;
+    const double last = recompute_ends_early(scenario)
+                            ? 2 * static_cast<double>((m.num_layers - m.num_moe_layers()) *
+                                                      m.hidden_size * m.ffn_width())
+                            : 0;
+    return f.total() - f.router - f.head - last;
+  }
   const auto& modules = t.recompute_modules;
   const bool core = t.recompute == "selective" &&
                     std::find(modules.begin(), modules.end(), "attention_core") != modules.end();

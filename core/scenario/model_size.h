@@ -79,8 +79,13 @@ struct ForwardFlop {
   }
 };
 ForwardFlop forward_flop_per_token(const Scenario& scenario);
-/// Of it, what training_config.recompute does twice: full: all but router and head; selective:
-/// scores and values with attention_core, no product with expert_activation.
+/// Whether a dense layer's second forward ends where the backward needs no more of it, before its
+/// last product: PyTorch's checkpoint (torch.utils.checkpoint, set_checkpoint_early_stop) where no
+/// dropout keeps a mask of what follows, and moetwin's. Megatron's runs all of the layer again.
+bool recompute_ends_early(const Scenario& scenario);
+/// Of it, what training_config.recompute does twice: full: all but router and head, and the last
+/// product where recompute_ends_early; selective: scores and values with attention_core, no product
+/// with expert_activation.
 double recompute_flop_per_token(const Scenario& scenario);
 /// Forward and backward: the backward is twice the forward.
 double training_flop_per_token(const Scenario& scenario);

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "core/ops/elementwise.h"
+#include "core/scenario/model_size.h"
 
 namespace moetwin {
 
@@ -69,9 +70,11 @@ MoeLayer make_moe(ParameterSet& parameters, const LayerSetup& setup, int64_t lay
 }
 }  // namespace
 
-Recompute recompute_of(const TrainingConfig& config) {
+Recompute recompute_of(const Scenario& scenario) {
+  const TrainingConfig& config = scenario.training_config;
   Recompute r;
   r.full = config.recompute == "full";
+  r.ends_early = r.full && recompute_ends_early(scenario);
   if (config.recompute != "selective") return r;
   for (const std::string& module : config.recompute_modules) {
     r.attention_core |= module == "attention_core";
@@ -82,7 +85,7 @@ Recompute recompute_of(const TrainingConfig& config) {
 }
 
 TransformerLayer::TransformerLayer(ParameterSet& parameters, const LayerSetup& setup, int64_t layer)
-    : layer_(layer), recompute_(recompute_of(setup.scenario.training_config)), tp_(setup.tp) {
+    : layer_(layer), recompute_(recompute_of(setup.scenario)), tp_(setup.tp) {
   const ModelConfig& model = setup.scenario.model_config;
   const std::string name = "layers." + std::to_string(layer);
   const int64_t block = layer + 1;
@@ -142,53 +145,74 @@ void TransformerLayer::forget(const Context& context, const Tensor& x, Saved& sa
       chunk.saved.hidden = chunk.saved.kept = {};
 }
 
-Tensor TransformerLayer::run(Context& context, const MicroBatch& batch, const Tensor& x,
-                             Saved& saved) {
+template <class Attend>
+TransformerLayer::Middle TransformerLayer::to_ffn(Context& context, const MicroBatch& batch,
+                                                  const Tensor& x, Saved& saved,
+                                                  const Attend& attend) {
   const int64_t first = tp_.first_of(x, batch.tokens());
   const Tensor normed = attention_norm_.forward(context, x, saved.attention_norm);
-  const Tensor attended =
-      tp_.leave(context, attention_.forward(context, tp_.enter(context, normed), saved.attention));
+  const Tensor attended = tp_.leave(context, attend(tp_.enter(context, normed)));
   saved.attention.x = normed;  // of a slice: the backward gathers it again
   saved.attention_mask = attention_dropout_.apply(context, batch, first, attended);
-  const Tensor middle = context.activation(x.shape, "residual after attention");
-  context.launch(add(x, attended, middle));
-  const Tensor normed2 = ffn_norm_.forward(context, middle, saved.ffn_norm);
+  Middle middle;
+  middle.residual = context.activation(x.shape, "residual after attention");
+  context.launch(add(x, attended, middle.residual));
+  middle.normed = ffn_norm_.forward(context, middle.residual, saved.ffn_norm);
+  return middle;
+}
+
+Tensor TransformerLayer::run(Context& context, const MicroBatch& batch, const Tensor& x,
+                             Saved& saved) {
+  const auto attend = [&](const Tensor& in) {
+    return attention_.forward(context, in, saved.attention);
+  };
+  const Middle middle = to_ffn(context, batch, x, saved, attend);
   Tensor out;
   if (moe_) {
-    out = moe_->forward(context, batch, normed2, saved.moe);
+    out = moe_->forward(context, batch, middle.normed, saved.moe);
   } else {
-    out = tp_.leave(context, ffn_->forward(context, tp_.enter(context, normed2), saved.ffn));
-    saved.ffn.x = normed2;
+    out = tp_.leave(context, ffn_->forward(context, tp_.enter(context, middle.normed), saved.ffn));
+    saved.ffn.x = middle.normed;
   }
   if (moe_ && batch.watch && !batch.backward)
     batch.watch->routed.push_back(
         {layer_, saved.moe.routing.ids, saved.moe.routing.probs, saved.moe.routing.logits});
-  saved.ffn_mask = ffn_dropout_.apply(context, batch, first, out);
-  context.launch(add(middle, out, out));
+  saved.ffn_mask = ffn_dropout_.apply(context, batch, tp_.first_of(x, batch.tokens()), out);
+  context.launch(add(middle.residual, out, out));
   return out;
+}
+
+void TransformerLayer::run_again(Context& context, const MicroBatch& batch, Saved& saved) {
+  const Tensor x = saved.x;
+  // Experts' outputs are read by the gradient of their weights in the sum.
+  if (moe_ || !recompute_.ends_early) {
+    run(context, batch, x, saved);
+    return;
+  }
+  const auto attend = [&](const Tensor& in) {
+    return attention_.forward(context, in, saved.attention);
+  };
+  const Middle middle = to_ffn(context, batch, x, saved, attend);
+  ffn_->forward_hidden(context, tp_.enter(context, middle.normed), saved.ffn);
+  saved.ffn.x = middle.normed;
 }
 
 void TransformerLayer::remake(Context& context, const MicroBatch& batch, Saved& saved) {
   const Tensor x = saved.x;
   saved.products = {};
-  const Tensor normed = attention_norm_.forward(context, x, saved.attention_norm);
-  const Tensor attended =
-      tp_.leave(context, attention_.remake(context, tp_.enter(context, normed), saved.attention));
-  saved.attention.x = normed;
-  saved.attention_mask =
-      attention_dropout_.apply(context, batch, tp_.first_of(x, batch.tokens()), attended);
-  const Tensor middle = context.activation(x.shape, "residual after attention");
-  context.launch(add(x, attended, middle));
-  const Tensor normed2 = ffn_norm_.forward(context, middle, saved.ffn_norm);
-  ffn_->remake(context, tp_.enter(context, normed2), saved.ffn);
-  saved.ffn.x = normed2;
+  const auto attend = [&](const Tensor& in) {
+    return attention_.remake(context, in, saved.attention);
+  };
+  const Middle middle = to_ffn(context, batch, x, saved, attend);
+  ffn_->remake(context, tp_.enter(context, middle.normed), saved.ffn);
+  saved.ffn.x = middle.normed;
 }
 
 Tensor TransformerLayer::backward(Context& context, const MicroBatch& batch, const Tensor& dy,
                                   Saved& saved) {
   if (recompute_.full) {
     const PhaseScope phase(context.device, context.phase, Phase::recompute, "recompute");
-    run(context, batch, saved.x, saved);
+    run_again(context, batch, saved);
   } else if (saved.products.defined()) {
     const PhaseScope phase(context.device, context.phase, Phase::recompute, "recompute");
     remake(context, batch, saved);

@@ -33,13 +33,14 @@ struct LayerSetup {
 /// What training_config.recompute leaves out of what a layer keeps for its backward.
 struct Recompute {
   bool full = false;               ///< all but the input, the routing and the plan of the dispatch
+  bool ends_early = false;         ///< with full: recompute_ends_early
   bool attention_core = false;     ///< output and log-sum-exp of attention
   bool expert_activation = false;  ///< the experts' hidden values
   /// All but the input, attention's output and every other product: PyTorch's selective
   /// checkpointing by op, as torchtitan has it. Without numerics, of dense layers.
   bool alternate_products = false;
 };
-Recompute recompute_of(const TrainingConfig& config);
+Recompute recompute_of(const Scenario& scenario);
 
 class TransformerLayer {
  public:
@@ -61,6 +62,15 @@ class TransformerLayer {
 
  private:
   Tensor run(Context& context, const MicroBatch& batch, const Tensor& x, Saved& saved);
+  /// The forward again, as far as the backward needs it.
+  void run_again(Context& context, const MicroBatch& batch, Saved& saved);
+  /// From the input to what the FFN or experts read, and to the residual beside it.
+  struct Middle {
+    Tensor normed, residual;
+  };
+  template <class Attend>
+  Middle to_ffn(Context& context, const MicroBatch& batch, const Tensor& x, Saved& saved,
+                const Attend& attend);
   void remake(Context& context, const MicroBatch& batch, Saved& saved);
   /// Drops what the backward makes again.
   void forget(const Context& context, const Tensor& x, Saved& saved) const;

@@ -1,6 +1,7 @@
 // Recompute: the same training with less memory; routing and its record once.
 
 #include <catch2/catch.hpp>
+#include <string_view>
 
 #include "core/scenario/model_size.h"
 #include "tests/core/train/small_training.h"
@@ -151,12 +152,48 @@ TEST_CASE("recomputed FLOP count for the hardware, not for the model") {
   const double layer = 2 * h * 4 * h + 4 * seq * h + 4 * h * f;
   CHECK(model == 3 * (layers * layer + 2 * h * vocab));
   s.training_config.recompute = "full";
+  CHECK(recompute_flop_per_token(s) == layers * (layer - 2 * h * f));
+  s.cluster.kernels = "megatron-core";
   CHECK(recompute_flop_per_token(s) == layers * layer);
   CHECK(training_flop_per_token(s) == model);
   s.training_config.recompute = "selective";
   CHECK(recompute_flop_per_token(s) == layers * 4 * seq * h);
   s.training_config.recompute_modules = {"expert_activation"};
   CHECK(recompute_flop_per_token(s) == 0);
+}
+
+namespace {
+
+/// Products that a step's recompute launches on its one rank.
+int64_t products_made_again(Scenario s) {
+  s.training_config.recompute = "full";
+  s.training_config.steps = 1;
+  s.output.timeline_steps = {1};
+  int64_t products = 0;
+  TrainRunOptions options;
+  options.tensors = false;
+  options.look_at_rank = [&](const RankStep& step) {
+    for (const Interval& i : step.profile.intervals)
+      products += i.phase == Phase::recompute && std::string_view(i.name) == "gemm";
+  };
+  options.say = [&] { return std::to_string(products); };
+  return std::stoll(train_in_child(s, options).text);
+}
+
+}  // namespace
+
+TEST_CASE("a dense layer is run again as far as its backward needs it") {
+  Scenario s = dense_scenario();
+  // Of each layer's qkv, output, up and down the last makes nothing that the backward reads.
+  CHECK(products_made_again(s) == 6 * 3);
+  s.cluster.kernels = "torch-fsdp";
+  CHECK(products_made_again(s) == 6 * 3);
+  // Its mask is of what the last product makes.
+  s.model_config.dropout = 0.1;
+  CHECK(products_made_again(s) == 6 * 4);
+  s.model_config.dropout = 0;
+  s.cluster.kernels = "megatron-core";
+  CHECK(products_made_again(s) == 6 * 4);
 }
 
 TEST_CASE("recompute is a phase of its own") {
