@@ -31,6 +31,9 @@ struct DeviceProperties {
   int64_t communicator_bytes = 0;  ///< buffers of the collective library
 };
 
+/// Label of a phase in which a program goes on after giving way to another micro-batch.
+inline constexpr const char* kResumed = "resumed";
+
 class Backend {
  public:
   Backend() = default;
@@ -68,7 +71,8 @@ class Backend {
   virtual double now() = 0;
   /// The host thread is busy for that long (data loading, logging).
   virtual void host_work(double seconds, Activity activity) = 0;
-  /// What the launches that follow belong to; `label` is a string literal for timelines.
+  /// What the launches that follow belong to; `label` is a string literal for timelines: empty to
+  /// go back to the phase before, kResumed to go on in a pass that gave way to another.
   virtual void phase(Phase phase, const char* label) = 0;
   /// What was done since the last call, all of it waited for; `detailed` rules what is kept from
   /// now on.

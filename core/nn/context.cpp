@@ -30,7 +30,7 @@ void Context::exchange_under_way() {
   if (!turns || !turns->others()) return;
   device.phase(Phase::other, "");
   turns->pass();
-  device.phase(phase, phase_name(phase));
+  device.phase(phase, kResumed);
 }
 
 }  // namespace moetwin

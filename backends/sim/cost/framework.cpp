@@ -60,6 +60,14 @@ bool gathered_are_copied(const Scenario& scenario) {
          scenario.cluster.kernels.starts_with("torch-");
 }
 
+KernelWork copy_of_gathered(int64_t bytes, DType dtype) {
+  KernelWork work;
+  work.kind = KernelKind::copy;
+  work.dtype = dtype;
+  work.bytes = 2 * static_cast<double>(bytes);
+  return work;
+}
+
 Seconds host_time_beside(const FrameworkCosts& costs, const OpCall& call) {
   const char* op = call.op->name;
   if (std::strcmp(op, "dispatch_plan") == 0) return costs.routing_seconds;

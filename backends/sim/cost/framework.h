@@ -43,6 +43,8 @@ FrameworkCosts framework_costs(KernelClass kernel_class);
 /// Whether gathered parameters are copied out of the buffer that they arrive in, before compute
 /// goes on: FSDP2's all_gather_copy_out (torch/distributed/fsdp, _fsdp_collectives.py).
 bool gathered_are_copied(const Scenario& scenario);
+/// That copy of `bytes`.
+KernelWork copy_of_gathered(int64_t bytes, DType dtype);
 
 /// Of them, what an op has beside its kernels' launches: the routing's with the ops that each MoE
 /// layer has once each way, the experts' with grouped products.

@@ -322,7 +322,7 @@ void SoloBackend::collective(const Group& group, const std::string& name,
   add(item);
   if (settings_.copies_gathered && call.kind == CollectiveKind::all_gather &&
       std::strcmp(call.purpose, "parameters") == 0)
-    copy_out(static_cast<double>(call.recv.bytes()));
+    copy_out(call.recv.bytes());
   if (beside_products && call.kind == CollectiveKind::all_gather)
     overlap_.gather(item.seconds, piece_.items);
   add_sent(piece_.sent,
@@ -334,15 +334,12 @@ void SoloBackend::collective(const Group& group, const std::string& name,
   }
 }
 
-void SoloBackend::copy_out(double bytes) {
-  KernelWork work;
-  work.kind = KernelKind::copy;
-  work.dtype = settings_.compute_dtype;
-  work.bytes = 2 * bytes;
+void SoloBackend::copy_out(int64_t bytes) {
   Item item;
   item.clock = kComputeClock;
   item.phase = phase_;
-  item.seconds = cost(work, gpu_).value * settings_.slowness;
+  item.seconds =
+      cost(copy_of_gathered(bytes, settings_.compute_dtype), gpu_).value * settings_.slowness;
   item.host_bound = item.seconds;
   add(item);
 }

@@ -69,7 +69,7 @@ class SoloBackend : public Backend {
   void collective(const Group& group, const std::string& name, const CollectiveCall& call,
                   Stream stream);
   /// Takes the compute stream as long as reading and writing `bytes`.
-  void copy_out(double bytes);
+  void copy_out(int64_t bytes);
 
   Clocks& clocks() { return clocks_; }
   /// What is under way on a stream after `from` ends that much later, and what waits for it.

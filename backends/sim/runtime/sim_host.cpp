@@ -2,8 +2,10 @@
 // may run ahead.
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
+#include "backends/sim/cost/framework.h"
 #include "backends/sim/cost/roofline.h"
 #include "backends/sim/runtime/sim_backend.h"
 
@@ -65,18 +67,16 @@ void SimBackend::make_room(int32_t stream) {
 
 void SimBackend::host_work(double seconds, Activity activity) { busy(seconds, activity); }
 
-void SimBackend::phase(Phase phase, const char*) {
+void SimBackend::phase(Phase phase, const char* label) {
   // Recompute is part of a backward.
-  if (phase_ == Phase::other && (phase == Phase::forward || phase == Phase::backward))
+  if (phase_ == Phase::other && (phase == Phase::forward || phase == Phase::backward) &&
+      std::string_view(label) != kResumed)
     pass_begins_ = true;
   phase_ = phase;
 }
 
 void SimBackend::copy_gathered(int64_t bytes) {
-  KernelWork work;
-  work.kind = KernelKind::copy;
-  work.dtype = simulation_.settings().compute_dtype;
-  work.bytes = 2 * static_cast<double>(bytes);
+  const KernelWork work = copy_of_gathered(bytes, simulation_.settings().compute_dtype);
   const PricedKernel kernel{cost(work, gpu_).value, false};
   PricedLaunch priced;
   priced.name = "copy";
