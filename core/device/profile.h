@@ -3,6 +3,7 @@
 // op list come from this.
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -33,12 +34,17 @@ struct Interval {
   int64_t order = 0;       ///< position in launch order
 };
 
-/// Bytes this rank sent by collective kind and purpose, since the last call.
+/// What this rank did in collectives of one kind, purpose, group and algorithm, since the last
+/// call.
 struct Traffic {
   std::string kind, purpose, group;
+  std::string algorithm;  ///< as the machine took it: "ring, LL128"; empty: it does not tell
+  int64_t members = 0;    ///< of the group
   int64_t calls = 0;
   int64_t bytes = 0;           ///< sent by this rank to other ranks
   int64_t bytes_off_node = 0;  ///< of these, to ranks on other nodes
+  /// From the last member's arrival to the end; NaN: not measured call by call.
+  double seconds = std::numeric_limits<double>::quiet_NaN();
 };
 
 struct Profile {

@@ -55,6 +55,7 @@ struct Recorder::PendingStep {
   int64_t routing_rows = 0;  ///< of all ranks
   std::vector<RankPart> ranks;
   std::map<std::string, SentBytes> traffic, by_purpose;
+  CollectiveTable collectives;
 };
 
 struct Recorder::Validation {
@@ -138,12 +139,14 @@ void Recorder::add(RankStep step) {
   }
   RankPart& place = pending->ranks.at(static_cast<size_t>(step.rank));
   require(!place.in, "a rank adds a step once");
-  for (const Traffic& traffic : step.profile.traffic)
-    for (SentBytes* sent :
-         {&pending->traffic[traffic_kind(traffic.kind)], &pending->by_purpose[traffic.purpose]}) {
+  for (const Traffic& traffic : step.profile.traffic) {
+    const std::string kind = traffic_kind(traffic.kind);
+    for (SentBytes* sent : {&pending->traffic[kind], &pending->by_purpose[traffic.purpose]}) {
       sent->bytes += traffic.bytes;
       sent->off_node += traffic.bytes_off_node;
     }
+    add_collective(pending->collectives, kind, traffic);
+  }
   step.profile.traffic = {};
   for (const LayerStep& layer : step.layers)
     pending->routing_rows += static_cast<int64_t>(layer.counts.size());
@@ -184,6 +187,7 @@ StepRow Recorder::complete(PendingStep& pending) {
   row.start = std::max(earliest, last_end_);
   last_end_ = row.end;
   row.traffic = std::move(pending.traffic);
+  row.collectives = std::move(pending.collectives);
   row.by_purpose = std::move(pending.by_purpose);
 
   std::vector<StepParts> parts;

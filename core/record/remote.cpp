@@ -95,7 +95,15 @@ void RemoteSink::add(RankStep s) {
         .put(i.order);
   w.put(static_cast<uint64_t>(s.profile.traffic.size()));
   for (const Traffic& t : s.profile.traffic)
-    w.text(t.kind).text(t.purpose).text(t.group).put(t.calls).put(t.bytes).put(t.bytes_off_node);
+    w.text(t.kind)
+        .text(t.purpose)
+        .text(t.group)
+        .text(t.algorithm)
+        .put(t.members)
+        .put(t.calls)
+        .put(t.bytes)
+        .put(t.bytes_off_node)
+        .put(t.seconds);
   w.put(s.memory).put(s.host_syncs).put(s.grad_norm).put(s.learning_rate).put(s.loss_scale);
   w.put(s.skipped);
   send_(w.take());
@@ -143,8 +151,10 @@ void RemoteReceiver::receive(const std::string& bytes) {
   }
   s.profile.traffic.resize(r.get<uint64_t>());
   for (Traffic& t : s.profile.traffic) {
-    for (std::string* text : {&t.kind, &t.purpose, &t.group}) *text = r.text();
-    for (int64_t* value : {&t.calls, &t.bytes, &t.bytes_off_node}) *value = r.get<int64_t>();
+    for (std::string* text : {&t.kind, &t.purpose, &t.group, &t.algorithm}) *text = r.text();
+    for (int64_t* value : {&t.members, &t.calls, &t.bytes, &t.bytes_off_node})
+      *value = r.get<int64_t>();
+    t.seconds = r.get<double>();
   }
   s.memory = r.get<MemoryUse>();
   s.host_syncs = r.get<int64_t>();

@@ -138,6 +138,23 @@ void add_memory_and_traffic(const Report& r, Json::Value& json) {
   Json::Value& purposes = traffic["bytes_per_step_by_purpose"];
   purposes = Json::Value(Json::objectValue);
   for (const auto& [purpose, sent] : r.traffic_by_purpose) purposes[purpose] = sent.bytes;
+  Json::Value& collectives = traffic["collectives"];
+  collectives = Json::Value(Json::arrayValue);
+  for (const CollectiveLine& line : r.collectives) {
+    Json::Value entry(Json::objectValue);
+    entry["collective"] = line.kind;
+    entry["purpose"] = line.purpose;
+    entry["group"] = line.group;
+    entry["group_size"] = Json::Int64(line.members);
+    entry["algorithm"] = line.algorithm.empty() ? Json::Value() : Json::Value(line.algorithm);
+    entry["ranks"] = line.ranks;
+    entry["calls_per_step"] = line.calls;
+    entry["bytes_per_step"] = line.bytes;
+    entry["off_node_bytes_per_step"] = line.off_node;
+    entry["seconds_per_step"] = number(line.seconds);
+    entry["bus_bandwidth_bytes_per_second"] = number(line.bus_bandwidth());
+    collectives.append(entry);
+  }
   json["host_syncs_per_step"] = r.host_syncs_per_step;
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/device/allocator.h"
+#include "core/record/collectives.h"
 #include "core/record/op_table.h"
 #include "core/record/step_row.h"
 #include "core/topology/grid.h"
@@ -92,6 +93,7 @@ struct Report {
     double bytes = 0, off_node = 0;
   };
   std::map<std::string, Sent> traffic_per_step, traffic_by_purpose;  ///< all ranks together
+  std::vector<CollectiveLine> collectives;
   double host_syncs_per_step = 0;
   double aux_loss_factor = 0, z_loss_factor = 0, importance_loss_factor = 0;
   int64_t routing_window_steps = 0;

@@ -82,6 +82,7 @@ void ReportBuilder::add(const StepRow& row, std::vector<StepParts> parts,
   sums.seconds += row.seconds();
   add_sent(sums.traffic, row.traffic);
   add_sent(sums.by_purpose, row.by_purpose);
+  add_collectives(sums.collectives, row.collectives);
   sums.kept.push_back({row.step, row.seconds(), row.parts, std::move(parts)});
   const int64_t most = std::max<int64_t>(1, kKeptParts / grid_.world());
   if (static_cast<int64_t>(sums.kept.size()) > most) sums.kept.pop_front();
@@ -125,6 +126,7 @@ void ReportBuilder::build_throughput(Report& report, double peak, double hardwar
   }
   report.traffic_per_step = per_step(sums.traffic, sums.steps);
   report.traffic_by_purpose = per_step(sums.by_purpose, sums.steps);
+  report.collectives = collective_lines(sums.collectives, sums.steps);
   report.host_syncs_per_step = static_cast<double>(sums.host_syncs) / steps;
 
   // The lower median is a step that was; equal durations: the earlier one.

@@ -53,6 +53,7 @@ class ReportBuilder {
     int64_t steps = 0, host_syncs = 0;
     double tokens = 0, seconds = 0;
     std::map<std::string, SentBytes> traffic, by_purpose;
+    CollectiveTable collectives;
     std::deque<Measured> kept;
   } warm_, steady_;
   std::vector<MemoryUse> peaks_;        ///< by rank: the use at its highest peak

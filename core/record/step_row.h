@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/record/collectives.h"
 #include "core/record/probe.h"
 #include "core/record/routing_metrics.h"
 #include "core/record/step_parts.h"
@@ -47,6 +48,7 @@ struct StepRow {
   std::vector<LayerRow> layers;
   std::map<std::string, SentBytes> traffic;     ///< by kind of collective
   std::map<std::string, SentBytes> by_purpose;  ///< the same bytes by what they were for
+  CollectiveTable collectives;                  ///< the same by group and algorithm
   int64_t host_syncs = 0;                       ///< largest over ranks
   int64_t peak_memory_bytes = 0;                ///< largest over ranks
 

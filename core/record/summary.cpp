@@ -16,6 +16,7 @@ constexpr int kLabel = 18;       // columns of the left margin
 constexpr int kLayersShown = 8;  // MoE layers on one screen
 constexpr int kGroupsShown = 4;
 constexpr size_t kOpsShown = 12;
+constexpr size_t kCollectivesShown = 5;
 constexpr size_t kVerdictsShown = 3;  // of a kind: layers alike
 
 /// Lines under headings, wrapped at the width.
@@ -360,6 +361,8 @@ std::string summary(const Report& r, const ScreenStyle& style) {
   throughput(screen, r);
   step_parts_lines(screen, r);
   traffic(screen, r);
+  for (const std::string& line : collective_table_lines(r.collectives, kCollectivesShown))
+    screen.line(line);
   if (!r.ops.by_op.empty()) screen.line("");
   for (const std::string& line : op_table_lines(r.ops, kOpsShown)) screen.line(line);
   memory(screen, r);

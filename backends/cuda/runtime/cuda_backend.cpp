@@ -348,7 +348,7 @@ void CudaBackend::collective(NcclGroup& group, const CollectiveCall& call, Strea
   group.enqueue(call, s.stream);
   timeline_.end(span);
   group.tracked_end();
-  traffic_.add(call, group.name(), sent);
+  traffic_.add(call, group.name(), group.group().size(), sent);
 }
 
 void CudaBackend::aside(NcclGroup& group, const CollectiveCall& call, EventPool& events,

@@ -66,12 +66,14 @@ SentVolume sent_by(const CollectiveCall& call, const Group& group, int64_t rank,
   return sent;
 }
 
-void TrafficLog::add(const CollectiveCall& call, const std::string& group, const SentVolume& sent) {
+void TrafficLog::add(const CollectiveCall& call, const std::string& group, int64_t members,
+                     const SentVolume& sent) {
   const char* kind = collective_name(call.kind);
   auto it = std::find_if(traffic_.begin(), traffic_.end(), [&](const Traffic& t) {
     return t.kind == kind && t.purpose == call.purpose && t.group == group;
   });
-  if (it == traffic_.end()) it = traffic_.insert(it, Traffic{kind, call.purpose, group, 0, 0, 0});
+  if (it == traffic_.end())
+    it = traffic_.insert(it, Traffic{kind, call.purpose, group, "", members});
   ++it->calls;
   it->bytes += sent.bytes;
   it->bytes_off_node += sent.off_node;

@@ -22,7 +22,8 @@ SentVolume sent_by(const CollectiveCall& call, const Group& group, int64_t rank_
 /// Sums by kind, purpose and group.
 class TrafficLog {
  public:
-  void add(const CollectiveCall& call, const std::string& group, const SentVolume& sent);
+  void add(const CollectiveCall& call, const std::string& group, int64_t members,
+           const SentVolume& sent);
   std::vector<Traffic> take();
 
  private:

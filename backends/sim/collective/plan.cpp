@@ -62,6 +62,7 @@ Seconds Plan::alone(const Machine& machine) const {
 }
 
 void Plan::clear(int64_t members) {
+  way = "";
   latency = local = then_latency = Seconds(0);
   ports.clear();
   then_ports.clear();
@@ -128,6 +129,24 @@ std::optional<Chosen> fastest(const Candidate& candidate, const Machine& machine
   return allowed ? allowed : of(true);
 }
 
+const char* way_name(CollectiveKind kind, const Plan& plan, const AllToAllChoice& exchange) {
+  constexpr const char* kOfAlgorithm[kAlgorithms][kProtocols] = {
+      {"ring, LL", "ring, LL128", "ring, Simple"},
+      {"tree, LL", "tree, LL128", "tree, Simple"},
+      {"NVLS, LL", "NVLS, LL128", "NVLS, Simple"}};
+  constexpr const char* kOfExchange[4][kProtocols] = {
+      {"pairs, LL", "pairs, LL128", "pairs, Simple"},
+      {"PXN, LL", "PXN, LL128", "PXN, Simple"},
+      {"hierarchical, LL", "hierarchical, LL128", "hierarchical, Simple"},
+      {"deduplicated, LL", "deduplicated, LL128", "deduplicated, Simple"}};
+  constexpr const char* kOfSend[kProtocols] = {"LL", "LL128", "Simple"};
+  const auto protocol = static_cast<size_t>(plan.protocol);
+  if (kind == CollectiveKind::send || kind == CollectiveKind::recv) return kOfSend[protocol];
+  return kind == CollectiveKind::all_to_all_v
+             ? kOfExchange[static_cast<size_t>(exchange.way)][protocol]
+             : kOfAlgorithm[static_cast<size_t>(plan.algorithm)][protocol];
+}
+
 void make_plan(const CollectiveShape& shape, const Machine& machine, const NcclChoice& choice,
                Plan& plan) {
   plan.clear(shape.group.size());
@@ -145,6 +164,7 @@ void make_plan(const CollectiveShape& shape, const Machine& machine, const NcclC
   }
   require(best.has_value(), "a profile has figures of every collective");
   plan.protocol = best->protocol;
+  plan.way = way_name(shape.kind, plan, choice.all_to_all);
   plan.figures = among(*(*figures)[static_cast<size_t>(best->protocol)], mesh_share);
   lay_out(shape, machine, choice.all_to_all, plan);
   plan.latency += plan.figures.start;

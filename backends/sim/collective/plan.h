@@ -57,9 +57,14 @@ struct Plan {
   bool empty() const { return ports.empty() && local.value == 0 && latency.value == 0; }
   /// Seconds when nothing else uses the ports.
   Seconds alone(const Machine& machine) const;
+  /// "ring, LL128"; of an exchange its way: "pairs, Simple", "pxn", ...
+  const char* way = "";
   /// Nothing for `members` members; keeps memory for the next use.
   void clear(int64_t members);
 };
+
+/// Plan::way of what a plan has chosen: a literal.
+const char* way_name(CollectiveKind kind, const Plan& plan, const AllToAllChoice& exchange);
 
 /// Fills in the plan of `shape`: of what `choice` allows and the machine has, the algorithm and
 /// protocol with the least time alone, the first of ring, tree, nvls and of ll, ll128, simple when

@@ -42,6 +42,7 @@ CollectivePrice CollectivePrices::planned(CollectiveShape& shape, const char* op
   price.sent = std::accumulate(plan_.sent.begin(), plan_.sent.end(), 0.0) / members;
   price.sent_off_node =
       std::accumulate(plan_.sent_off_node.begin(), plan_.sent_off_node.end(), 0.0) / members;
+  price.way = plan_.way;
   if (plan_.empty()) return price;
   // Who else is on a port: the ranks that are on it over those of this group.
   const ClusterProfile& profile = machine_.profile();

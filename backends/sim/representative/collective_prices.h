@@ -31,6 +31,7 @@ struct CollectivePrice {
   double seconds = 0;
   PortUse ports;
   double sent = 0, sent_off_node = 0;  ///< mean over members
+  const char* way = "";                ///< Plan::way
 };
 
 class CollectivePrices {

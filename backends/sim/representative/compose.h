@@ -46,6 +46,7 @@ struct ComposeSetup {
   /// Of a hidden state from stage s to the next (and from the last to the first), by s; and back.
   std::vector<double> forward_seconds, backward_seconds;
   std::vector<bool> off_node;  ///< whether these leave the node
+  const char* send_way = "";   ///< Plan::way of these
   PortUse stage_ports;         ///< of these transfers
   int64_t hidden_bytes = 0;    ///< of a stage, held while it is under way
   int64_t sent_bytes = 0;      ///< of them, those that a rank sends

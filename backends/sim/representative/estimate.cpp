@@ -53,7 +53,10 @@ std::vector<Sent> traffic_of(const ComposeSetup& step, size_t index, const Stage
     const int64_t v = c * stages + static_cast<int64_t>(index);
     const auto bytes = static_cast<double>(step.sent_bytes);
     const auto pass_on = [&](const char* purpose, const char* group, size_t edge) {
-      add_sent(all, {"send", purpose, group, bytes, step.off_node[edge] ? bytes : 0, 1}, batches);
+      add_sent(all,
+               {"send", purpose, step.send_way, group, stages, bytes,
+                step.off_node[edge] ? bytes : 0, 1, step.forward_seconds[edge]},
+               batches);
     };
     if (v + 1 < stages * step.virtual_chunks) pass_on("stage activations", "pp_forward", index);
     if (v > 0)
@@ -160,6 +163,7 @@ Estimate Estimator::estimate(const Scenario& scenario, const EstimateOptions& op
     step.forward_seconds.push_back(price.seconds + gather);
     step.backward_seconds.push_back(price.seconds + gather);
     step.stage_ports = price.ports;
+    step.send_way = price.way;
     step.off_node.push_back(price.sent_off_node > 0);
   }
 

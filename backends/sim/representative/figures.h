@@ -19,12 +19,14 @@ using References = std::function<Reference(const Op&)>;
 using ClassBytes = std::array<int64_t, kMemoryClasses>;
 int64_t total(const ClassBytes& bytes);
 
-/// Bytes by kind and purpose that a rank sends, mean over the group's members.
+/// Collectives of a kind, purpose, group and algorithm: what a rank sends, mean over the members.
 struct Sent {
   const char* kind = "";
   const char* purpose = "";
+  const char* way = "";  ///< Plan::way
   std::string group;
-  double bytes = 0, off_node = 0, calls = 0;
+  int64_t members = 0;
+  double bytes = 0, off_node = 0, calls = 0, seconds = 0;
 };
 void add_sent(std::vector<Sent>& to, const Sent& sent, double times = 1);
 

@@ -12,15 +12,16 @@ double& at(Clocks& clocks, int clock) { return clocks[static_cast<size_t>(clock)
 void add_sent(std::vector<Sent>& to, const Sent& sent, double times) {
   auto found = std::find_if(to.begin(), to.end(), [&](const Sent& s) {
     return std::strcmp(s.kind, sent.kind) == 0 && std::strcmp(s.purpose, sent.purpose) == 0 &&
-           s.group == sent.group;
+           std::strcmp(s.way, sent.way) == 0 && s.group == sent.group;
   });
   if (found == to.end()) {
     found = to.insert(to.end(), sent);
-    found->bytes = found->off_node = found->calls = 0;
+    found->bytes = found->off_node = found->calls = found->seconds = 0;
   }
   found->bytes += times * sent.bytes;
   found->off_node += times * sent.off_node;
   found->calls += times * sent.calls;
+  found->seconds += times * sent.seconds;
 }
 
 namespace {

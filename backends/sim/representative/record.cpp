@@ -170,9 +170,9 @@ void record_estimates(const Scenario& scenario, const Grid& grid, Estimator& est
               layer_of(scenario, grid, trace.get(), routing, step, layer, at.ddp, micro_batches));
       out.profile.intervals = in_a_row(stage.parts, start);
       for (const Sent& sent : stage.sent)
-        out.profile.traffic.push_back({sent.kind, sent.purpose, sent.group,
+        out.profile.traffic.push_back({sent.kind, sent.purpose, sent.group, sent.way, sent.members,
                                        std::llround(sent.calls), std::llround(sent.bytes),
-                                       std::llround(sent.off_node)});
+                                       std::llround(sent.off_node), sent.seconds});
       out.memory.peak = out.memory.allocated = stage.peak_bytes;
       out.memory.bytes = out.memory.bytes_at_peak = stage.classes;
       out.memory.reserved = out.memory.peak_reserved = stage.peak_bytes;

@@ -325,8 +325,8 @@ void SoloBackend::collective(const Group& group, const std::string& name,
     copy_out(call.recv.bytes());
   if (beside_products && call.kind == CollectiveKind::all_gather)
     overlap_.gather(item.seconds, piece_.items);
-  add_sent(piece_.sent,
-           {collective_name(call.kind), call.purpose, name, price.sent, price.sent_off_node, 1});
+  add_sent(piece_.sent, {collective_name(call.kind), call.purpose, price.way, name, group.size(),
+                         price.sent, price.sent_off_node, 1, price.seconds});
   if (call.recv.has_storage()) {
     if (call.kind == CollectiveKind::all_reduce) return;  // sums over ranks steer nothing
     require(peers_ != nullptr, "a rank that exchanges counts knows of its peers'");

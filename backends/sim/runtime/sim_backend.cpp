@@ -501,14 +501,15 @@ void SimBackend::note_traffic(const Collective& collective, size_t member) {
   TrafficCount* count = nullptr;
   for (auto it = traffic_.rbegin(); it != traffic_.rend() && !count; ++it)
     if (it->group == collective.group && it->kind == collective.kind &&
-        it->purpose == collective.purpose)
+        it->purpose == collective.purpose && std::string_view(it->way) == collective.plan.way)
       count = &*it;
   if (!count)
-    count = &traffic_.emplace_back(
-        TrafficCount{collective.group, collective.kind, collective.purpose, 0, 0, 0});
+    count = &traffic_.emplace_back(TrafficCount{
+        collective.group, collective.kind, collective.purpose, collective.plan.way, 0, 0, 0, 0});
   ++count->calls;
   count->bytes += collective.plan.sent[member];
   count->bytes_off_node += collective.plan.sent_off_node[member];
+  count->seconds += collective.end - collective.start;
 }
 
 Profile SimBackend::take_profile(bool detailed) {
@@ -516,9 +517,9 @@ Profile SimBackend::take_profile(bool detailed) {
   host_log_.take(profile.intervals);
   for (StreamQueue& q : streams_) q.log.take(profile.intervals);
   for (const TrafficCount& t : traffic_)
-    profile.traffic.push_back({collective_name(t.kind), t.purpose, t.group->name, t.calls,
-                               static_cast<int64_t>(t.bytes),
-                               static_cast<int64_t>(t.bytes_off_node)});
+    profile.traffic.push_back({collective_name(t.kind), t.purpose, t.group->name, t.way,
+                               t.group->group.size(), t.calls, static_cast<int64_t>(t.bytes),
+                               static_cast<int64_t>(t.bytes_off_node), t.seconds});
   traffic_.clear();
   detailed_ = detailed;
   return profile;

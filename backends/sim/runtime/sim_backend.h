@@ -129,9 +129,9 @@ class SimBackend : public Backend {
   struct TrafficCount {
     const GroupState* group;
     CollectiveKind kind;
-    const char* purpose;
+    const char *purpose, *way;
     int64_t calls;
-    double bytes, bytes_off_node;
+    double bytes, bytes_off_node, seconds;
   };
   std::vector<TrafficCount> traffic_;
   struct LastCall {

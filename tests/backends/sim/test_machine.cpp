@@ -235,6 +235,10 @@ TEST_CASE("intervals merge without detail and keep names, bytes and order with i
               REQUIRE(detailed.traffic.size() == 1);
               CHECK(detailed.traffic[0].kind == "all_reduce");
               CHECK(detailed.traffic[0].purpose == "gradients");
+              CHECK(detailed.traffic[0].algorithm == "ring, Simple");
+              CHECK(detailed.traffic[0].members == world->size());
+              CHECK(detailed.traffic[0].seconds ==
+                    Approx(detailed.intervals[3].end - detailed.intervals[3].start));
               CHECK(detailed.traffic[0].bytes == 4000);
               CHECK(detailed.traffic[0].bytes_off_node == 0);
               return 0.0;

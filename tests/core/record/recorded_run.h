@@ -60,8 +60,9 @@ struct MadeUp {
     add(0.2, 0.5, Activity::compute, Phase::backward, 0, "gemm", "");
     add(0.45, 0.7, Activity::all_to_all, Phase::backward, 1, "all_to_all_v", "ep");
     add(0.0, 0.8, Activity::host, Phase::other, -1, "", "");
-    out.profile.traffic = {{"all_to_all_v", "dispatch", "ep", 2, 1000 + rank, 100},
-                           {"all_reduce", "gradients", "dense_dp", 1, 500, 0}};
+    out.profile.traffic = {
+        {"all_to_all_v", "dispatch", "ep", "pairs, Simple", 2, 2, 1000 + rank, 100},
+        {"all_reduce", "gradients", "dense_dp", "", 4, 1, 500, 0}};
     out.memory.peak = (1 << 20) * (10 + rank);
     out.memory.bytes_at_peak[0] = out.memory.peak;
     out.host_syncs = 4;

@@ -36,7 +36,7 @@ RankStep full_step() {
   i.start = 1, i.end = 2, i.activity = Activity::all_to_all, i.phase = Phase::backward;
   i.stream = 2, i.name = "all_to_all_v", i.group = "ep", i.bytes = 512, i.order = 9;
   s.profile.intervals = {i, Interval{}};
-  s.profile.traffic.push_back({"all_to_all_v", "dispatch", "ep", 4, 2048, 1024});
+  s.profile.traffic.push_back({"all_to_all_v", "dispatch", "ep", "pxn", 8, 4, 2048, 1024, 0.5});
   s.memory.bytes[2] = 5, s.memory.bytes_at_peak[7] = 6, s.memory.peak = 11;
   s.host_syncs = 2, s.grad_norm = 0.5, s.learning_rate = 1e-3, s.loss_scale = 8, s.skipped = true;
   return s;
@@ -98,6 +98,9 @@ TEST_CASE("a step comes through whole") {
   CHECK(i.order == 9);
   REQUIRE(s.profile.traffic.size() == 1);
   CHECK(s.profile.traffic[0].purpose == "dispatch");
+  CHECK(s.profile.traffic[0].algorithm == "pxn");
+  CHECK(s.profile.traffic[0].members == 8);
+  CHECK(s.profile.traffic[0].seconds == 0.5);
   CHECK(s.profile.traffic[0].bytes_off_node == 1024);
   CHECK(s.memory.bytes[2] == 5);
   CHECK(s.memory.bytes_at_peak[7] == 6);
