@@ -115,6 +115,7 @@ Json::Value run_section(const Run& run) {
   json["layers"] = loads_section(run);
   json["matrix"] = matrix_section(run);
   json["traffic"] = traffic_section(run);
+  json["collectives"] = collectives_section(run);
   json["parts"] = parts_section(run);
   json["profile"] = profile_section(run);
   json["memory"] = memory_section(run);

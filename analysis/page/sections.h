@@ -15,6 +15,7 @@ Json::Value parts_section(const Run& run);
 Json::Value profile_section(const Run& run);
 Json::Value memory_section(const Run& run);
 Json::Value traffic_section(const Run& run);
+Json::Value collectives_section(const Run& run);
 Json::Value layout_section(const Run& run);
 Json::Value timeline_section(const Run& run);
 /// Loads of every layer over time, in hundredths of the mean load.

@@ -128,6 +128,30 @@ Json::Value traffic_section(const Run& run) {
   return list;
 }
 
+Json::Value collectives_section(const Run& run) {
+  Json::Value list(Json::arrayValue);
+  const Json::Value& traffic = run.report["traffic"];
+  if (!traffic.isObject()) return list;
+  for (const Json::Value& line : traffic["collectives"]) {
+    Json::Value row(Json::objectValue);
+    std::string kind = line["collective"].asString();
+    std::replace(kind.begin(), kind.end(), '_', '-');
+    row["collective"] = kind;
+    for (const char* key : {"purpose", "group", "group_size", "algorithm"}) row[key] = line[key];
+    const auto figure = [&](const char* name, const char* of) {
+      row[name] =
+          line[of].isNumeric() ? Json::Value(rounded(line[of].asDouble(), 7)) : Json::Value();
+    };
+    figure("calls", "calls_per_step");
+    figure("bytes", "bytes_per_step");
+    figure("off_node", "off_node_bytes_per_step");
+    figure("seconds", "seconds_per_step");
+    figure("bandwidth", "bus_bandwidth_bytes_per_second");
+    list.append(row);
+  }
+  return list;
+}
+
 Json::Value layout_section(const Run& run) {
   if (!run.grid) return {};
   const Grid& grid = *run.grid;

@@ -71,7 +71,11 @@ TEST_CASE("a page of 10,000 steps is under 5 MB and holds what the files say") {
     "step_parts_seconds_per_rank": {"compute": [0.5, 0.7], "all_to_all": [0.5, 0.3]},
     "memory": {"peak_bytes_per_rank": [1024, 2048], "capacity_bytes": 4096,
                "classes": {"parameters": 512}},
-    "traffic": {"all_to_all_bytes_per_step": 100, "all_to_all_off_node_bytes_per_step": 40},
+    "traffic": {"all_to_all_bytes_per_step": 100, "all_to_all_off_node_bytes_per_step": 40,
+                "collectives": [{"collective": "all_to_all", "purpose": "dispatch", "group": "ep",
+                                 "group_size": 2, "algorithm": null, "calls_per_step": 2,
+                                 "bytes_per_step": 50, "off_node_bytes_per_step": 20,
+                                 "seconds_per_step": null}]},
     "notes": ["</script><script>alert(1)</script>"],
     "verdicts": [{"kind": "out_of_memory", "evidence": "rank 3 is over", "advice": "less"}]})");
   files.steps("loss,step_seconds", 10000, [](int64_t s) {
@@ -96,6 +100,10 @@ TEST_CASE("a page of 10,000 steps is under 5 MB and holds what the files say") {
   CHECK(run["memory"]["rows"][1]["values"]["peak"] == 2048);
   CHECK(run["traffic"][0]["values"]["between_nodes"].asDouble() == 40);
   CHECK(run["traffic"][0]["values"]["in_node"].asDouble() == 60);
+  REQUIRE(run["collectives"].size() == 1);
+  CHECK(run["collectives"][0]["collective"].asString() == "all-to-all");
+  CHECK(run["collectives"][0]["bytes"].asDouble() == 50);
+  CHECK(run["collectives"][0]["seconds"].isNull());
   CHECK(run["loss"]["bucket"] == 10);
   bool told = false;
   for (const Json::Value& v : run["verdicts"]) told = told || v["kind"] == "out_of_memory";

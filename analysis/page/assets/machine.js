@@ -61,6 +61,19 @@ function ops(parent, run) {
   });
 }
 
+function collectives(parent, run) {
+  const list = run.collectives, timed = known(list[0].seconds), value = c => timed ? c.seconds : c.bytes;
+  const part = c => c.collective === "all-to-all" ? "all_to_all" : "other_communication";
+  stacked(parent, {
+    id: "collectives", wide: true, open: true, title: "Collectives of a rank and step", source: "report.json traffic.collectives", rowName: "collective",
+    keys: ["all_to_all", "other_communication"].filter(k => list.some(c => part(c) === k)), format: timed ? fmt.seconds : fmt.bytes, color: css,
+    about: "Means of the ranks that take part. Bandwidth is the bus bandwidth of nccl-tests: what a rank sends over its time, from the last member's arrival on.",
+    rows: list.map(c => ({ name: `${c.collective}, ${c.purpose}`, values: { [part(c)]: value(c) } })),
+    table: () => [["collective", "for", "group", "calls", "sends", "of it between nodes", "time", "bandwidth", "algorithm"],
+      ...list.map(c => [c.collective, c.purpose, `${c.group} of ${c.group_size}`, fmt.count(c.calls), fmt.bytes(c.bytes), fmt.bytes(c.off_node), fmt.seconds(c.seconds), known(c.bandwidth) ? `${(c.bandwidth / 1e9).toFixed(2)} GB/s` : "–", c.algorithm ?? "–"])],
+  });
+}
+
 // Lanes by rank and stream; zoom by buttons, + and -, wheel with ctrl; pan with the arrows.
 function timeline(parent, run) {
   const t = run.timeline, view = { from: 0, to: t.end };

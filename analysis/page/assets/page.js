@@ -49,6 +49,7 @@ function showRun(run) {
     if (run.parts) stacked(grid, { id: "parts", title: `Parts of step ${run.parts.step}, by rank`, source: "report.json step_parts_seconds_per_rank", about: "The step of median duration" + (run.parts.shown < run.parts.world ? `; ${run.parts.shown} of ${run.parts.world} ranks, evenly picked` : "") + ".", rowName: "rank", keys: PARTS, rows: run.parts.rows, format: fmt.seconds, color: css });
     if (run.memory) stacked(grid, { id: "memory", title: "Peak memory, by rank", source: "report.json memory.peak_bytes_per_rank", about: run.memory.about, rowName: "rank", keys: ["peak"], rows: run.memory.rows, format: fmt.bytes, color: () => css("bubble"), limit: run.memory.capacity ? { value: run.memory.capacity, text: "capacity " + fmt.bytes(run.memory.capacity) } : null });
     if (run.memory && run.memory.classes.length) stacked(grid, { id: "classes", title: "What fills the fullest rank", source: "report.json memory.classes", about: `Rank ${run.memory.fullest} at its peak.`, rowName: "class", keys: ["bytes"], rows: run.memory.classes, format: fmt.bytes, color: () => css("data") });
+    if (run.collectives.length) collectives(grid, run);
     if (run.profile) ops(grid, run);
     if (run.layout && run.layout.shown <= 16) layout(grid, run);
   }
