@@ -29,7 +29,8 @@ struct KernelChoice {
   KernelClass of = KernelClass::moetwin;
   AttentionKernel attention = AttentionKernel::flash;
   bool attention_dropout = false;  ///< on the probabilities, where they are in memory
-  bool fp8_products = false;       ///< linear layers' products in FP8, operands cast before them
+  bool slow_draws = false;    ///< dropout takes as long as its random numbers, not as its memory
+  bool fp8_products = false;  ///< linear layers' products in FP8, operands cast before them
 
   KernelChoice() = default;
   /// With the class's own attention: fused softmax in Megatron's of 2021, FlashAttention-2 in

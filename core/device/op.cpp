@@ -37,7 +37,9 @@ const char* attention_kernel_name(AttentionKernel kernel) {
 }
 
 KernelChoice::KernelChoice(KernelClass kernel_class)
-    : of(kernel_class), attention(own_attention(kernel_class)) {}
+    : of(kernel_class),
+      attention(own_attention(kernel_class)),
+      slow_draws(kernel_class == KernelClass::megatron_2021) {}
 
 KernelChoice parse_kernels(const std::string& kernels, const std::string& attention) {
   // Names that differ in more than kernels: what goes on beside what.
@@ -45,6 +47,7 @@ KernelChoice parse_kernels(const std::string& kernels, const std::string& attent
                            : kernels == "megatron-2022" ? "megatron-2021"
                                                         : kernels;
   KernelChoice choice(static_cast<KernelClass>(index_of(kClasses, name, "cluster.kernels")));
+  if (kernels == "megatron-2022") choice.slow_draws = false;
   if (attention != "auto")
     choice.attention =
         static_cast<AttentionKernel>(index_of(kAttention, attention, "cluster.attention"));

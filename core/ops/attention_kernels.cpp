@@ -77,7 +77,8 @@ void attention_kernels(const AttentionWork& w, bool backward, const KernelChoice
     } else {
       pass(KernelKind::reduction, 6, 2 * p + again);
     }
-    if (choice.attention_dropout) pass(KernelKind::elementwise, kFlopPerTorchDraw, 2 * p + scores);
+    if (choice.attention_dropout)
+      pass(KernelKind::elementwise, flop_per_dropout(choice), 2 * p + scores);
     from_scores();
     copy(1);  // heads back beside each other
     return;

@@ -51,9 +51,9 @@ void kernels_dropout(const OpCall& c, const KernelChoice& choice, KernelList& ou
   if (backward)
     add(1, traffic(c) + n);
   else if (choice == KernelClass::torch_fsdp)
-    add(kFlopPerTorchDraw, traffic(c) + n);
+    add(flop_per_dropout(choice), traffic(c) + n);
   else  // one kernel with the bias and the addition after it, whose bytes hide a half
-    add(kFlopPerTorchDraw / 2, n);
+    add(flop_per_dropout(choice) / 2, n);
 }
 int64_t saved_dropout(const OpCall& c, const KernelChoice& choice) {
   return choice == KernelClass::moetwin ? 0 : c[0].elements();

@@ -25,10 +25,12 @@ void add_run_keys(KeyList& list) {
       .between(0, 1 << 20);
   list.key(MOETWIN_KEY(cluster.fidelity), "Model of the network.")
       .one_of({"representative", "fluid", "flow"});
-  list.key(MOETWIN_KEY(cluster.kernels),
-           "Which framework's kernels an op is priced as; megatron-2022: those of 2021, the "
-           "backward's tensor-parallel all-reduces beside weight gradients; torch-compile: chains "
-           "fused as in megatron-core, tensor-parallel communication beside nothing.")
+  list.key(
+          MOETWIN_KEY(cluster.kernels),
+          "Which framework's kernels an op is priced as; megatron-2022: those of 2021, "
+          "dropout as fast as its memory, the backward's tensor-parallel all-reduces beside weight "
+          "gradients; torch-compile: chains "
+          "fused as in megatron-core, tensor-parallel communication beside nothing.")
       .one_of({"moetwin", "megatron-2021", "megatron-2022", "megatron-core", "torch-fsdp",
                "torch-compile"});
   list.key(MOETWIN_KEY(cluster.attention),

@@ -148,6 +148,11 @@ TEST_CASE("attention: causal half in one kernel, or whole score matrices in memo
   REQUIRE(kernels_of(call, dropout).size() == 5);
   CHECK(kernels_of(call, dropout)[2].bytes == (2 * 2 + 1) * scores);
   CHECK(call.op->saved(call, dropout) == (2 + 1 + 2) * 16 * 1024 * 1024);
+  // 10 integer operations in each of 10 rounds for 4 draws; early PyTorch took 2.7 times as long.
+  CHECK(kernels_of(call, dropout)[2].flop == 68 * scores);
+  KernelChoice later = parse_kernels("megatron-2022", "auto");
+  later.attention_dropout = true;
+  CHECK(kernels_of(call, later)[2].flop == 10 * 10 / 4 * scores);
   // PyTorch's own: operands packed out, the mask added by a kernel of its own.
   KernelChoice eager = KernelClass::torch_fsdp;
   eager.attention = AttentionKernel::unfused;
