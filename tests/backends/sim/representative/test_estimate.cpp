@@ -1,5 +1,6 @@
-// The representative estimate against the fluid network: time of a step and fullest rank. Balanced
-// routing within 3% in 98% of layouts, skewed within 8%; a few cases here, all in the slow suite.
+// The representative estimate against the fluid network: time of a step and fullest rank; and the
+// fluid network against every flow. Balanced routing within 3% in 98% of layouts, skewed within 8%;
+// a few cases here, all in the slow suite.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdlib>
@@ -54,6 +55,22 @@ void skewed(uint64_t first, uint64_t each, int64_t ranks, const std::vector<std:
       compare(random_scenario(seed++, ranks, source), estimator, 0.08, 0.11);
 }
 
+/// Steps on the fluid network against every transfer modelled as flows of its own.
+void flows(uint64_t first, uint64_t cases, int64_t ranks) {
+  uint64_t beyond = 0;
+  for (uint64_t seed = first; seed < first + cases; ++seed) {
+    Scenario s = random_scenario(seed, ranks, "uniform");
+    const Simulated fluid = simulate(s);
+    s.cluster.fidelity = "flow";
+    const Simulated flow = simulate(s);
+    INFO(describe(s));
+    CHECK(fluid.seconds == Approx(flow.seconds).epsilon(0.08));
+    CHECK(fluid.peak_bytes == flow.peak_bytes);
+    if (std::abs(fluid.seconds / flow.seconds - 1) > 0.03) ++beyond;
+  }
+  CHECK(beyond <= cases / 50);
+}
+
 /// One layer after the other on one GPU: no stage, no collective, no schedule.
 Scenario alone(int64_t layers, int64_t micro_batches) {
   Scenario s = random_scenario(0, 1, "uniform");
@@ -77,6 +94,11 @@ TEST_CASE("representative: as the fluid network, balanced, 200 cases to 64 ranks
 }
 TEST_CASE("representative: as the fluid network, skewed, 200 cases to 64 ranks", "[.slow]") {
   skewed(2000, 20, 64, {"W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W11"});
+}
+
+TEST_CASE("fluid: as every flow, balanced") { flows(0, 6, 8); }
+TEST_CASE("fluid: as every flow, balanced, 200 cases to 64 ranks", "[.slow]") {
+  flows(1000, 200, 64);
 }
 
 TEST_CASE("representative: layers and micro-batches are multiplied") {
