@@ -64,7 +64,7 @@ void flows(uint64_t first, uint64_t cases, int64_t ranks) {
     s.cluster.fidelity = "flow";
     const Simulated flow = simulate(s);
     INFO(describe(s));
-    CHECK(fluid.seconds == Approx(flow.seconds).epsilon(0.08));
+    CHECK(fluid.seconds == Approx(flow.seconds).epsilon(0.05));
     CHECK(fluid.peak_bytes == flow.peak_bytes);
     if (std::abs(fluid.seconds / flow.seconds - 1) > 0.03) ++beyond;
   }
