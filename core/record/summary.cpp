@@ -208,10 +208,10 @@ void traffic(Screen& screen, const Report& r) {
   for (const auto& [kind, sent] : r.traffic_per_step)
     if (kind != "all_to_all") tell(kind, sent);
   if (pieces.empty()) pieces.push_back("nothing leaves a GPU");
+  pieces.push_back(fmt::format("{:.3g} host sync{}", r.host_syncs_per_step,
+                               r.host_syncs_per_step == 1 ? "" : "s"));
   screen.line("");
   screen.say("Traffic a step", pieces);
-  screen.say("", {fmt::format("{:.3g} host sync{} a step", r.host_syncs_per_step,
-                              r.host_syncs_per_step == 1 ? "" : "s")});
 }
 
 std::string ranks_text(const Group& group) {
@@ -361,6 +361,7 @@ std::string summary(const Report& r, const ScreenStyle& style) {
   throughput(screen, r);
   step_parts_lines(screen, r);
   traffic(screen, r);
+  if (!r.collectives.empty()) screen.line("");
   for (const std::string& line : collective_table_lines(r.collectives, kCollectivesShown))
     screen.line(line);
   if (!r.ops.by_op.empty()) screen.line("");
