@@ -498,14 +498,20 @@ void SimBackend::join(StreamQueue& q) {
 }
 
 void SimBackend::note_traffic(const Collective& collective, size_t member) {
+  // A pair's meeting has the kind of who came first; each notes its own.
+  const bool pair =
+      collective.kind == CollectiveKind::send || collective.kind == CollectiveKind::recv;
+  const CollectiveKind kind = !pair         ? collective.kind
+                              : member == 0 ? CollectiveKind::send
+                                            : CollectiveKind::recv;
   TrafficCount* count = nullptr;
   for (auto it = traffic_.rbegin(); it != traffic_.rend() && !count; ++it)
-    if (it->group == collective.group && it->kind == collective.kind &&
-        it->purpose == collective.purpose && std::string_view(it->way) == collective.plan.way)
+    if (it->group == collective.group && it->kind == kind && it->purpose == collective.purpose &&
+        std::string_view(it->way) == collective.plan.way)
       count = &*it;
   if (!count)
-    count = &traffic_.emplace_back(TrafficCount{
-        collective.group, collective.kind, collective.purpose, collective.plan.way, 0, 0, 0, 0});
+    count = &traffic_.emplace_back(
+        TrafficCount{collective.group, kind, collective.purpose, collective.plan.way, 0, 0, 0, 0});
   ++count->calls;
   count->bytes += collective.plan.sent[member];
   count->bytes_off_node += collective.plan.sent_off_node[member];

@@ -263,6 +263,28 @@ TEST_CASE("bytes that leave a node are counted apart") {
   CHECK(off == std::vector<double>(16, 8 * 1000));
 }
 
+TEST_CASE("what a pair moves is its sender's, whoever comes first") {
+  const auto sent = phantom(2).numbers([](Backend& d) {
+    const Stream s = d.stream("comm");
+    const auto world = d.communicator(all_ranks(d), "world");
+    Tensor t;
+    t.shape = {250};  // f32
+    for (const int64_t late : {0, 1}) {
+      if (d.properties().rank == late) d.host_work(1, Activity::host);
+      if (d.properties().rank == 1)
+        world->send(t, 0, s, "gradients");
+      else
+        world->recv(t, 1, s, "gradients");
+      d.synchronize(s);
+    }
+    const Profile p = d.take_profile(false);
+    REQUIRE(p.traffic.size() == 1);
+    CHECK(p.traffic[0].calls == 2);
+    return static_cast<double>(p.traffic[0].bytes);
+  });
+  CHECK(sent == std::vector<double>{0, 2 * 1000});
+}
+
 TEST_CASE("a second simulation in one process is refused") {
   CHECK_THROWS_WITH(in_child([] {
                       phantom(1).run([](Backend&) {});
