@@ -118,14 +118,15 @@ Fields machine_fields() {
       sometimes("traffic.collectives[].collective", kText, "",
                 "of each kind, purpose, group and algorithm that sends anything; most time first"),
       sometimes("traffic.collectives[].purpose", kText, "", "what it was for"),
-      sometimes("traffic.collectives[].group", kText, "", "its communicator: ep, tp, ddp, ..."),
+      sometimes("traffic.collectives[].group", kText, "",
+                "its communicator: ep, tp, dense_dp, expert_dp, ..."),
       sometimes("traffic.collectives[].group_size", kInteger, "", "ranks in it"),
       known(
           "traffic.collectives[].algorithm", kText, "",
           "algorithm and protocol, or way of an exchange, as the modelled machine took them; null: "
           "the library does not tell"),
-      sometimes("traffic.collectives[].ranks", kNumber, "", "ranks that take part in a step"),
-      sometimes("traffic.collectives[].calls_per_step", kNumber, "", "of a rank that takes part"),
+      sometimes("traffic.collectives[].ranks", kNumber, "", "ranks that send in a step"),
+      sometimes("traffic.collectives[].calls_per_step", kNumber, "", "of a rank that sends"),
       sometimes("traffic.collectives[].bytes_per_step", kNumber, "bytes", "that such a rank sends"),
       sometimes("traffic.collectives[].off_node_bytes_per_step", kNumber, "bytes",
                 "of these, to other nodes"),

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "core/base/units.h"
 
@@ -14,6 +15,7 @@ double CollectiveLine::bus_bandwidth() const {
 }
 
 void add_collective(CollectiveTable& table, const std::string& kind, const Traffic& traffic) {
+  if (traffic.bytes <= 0) return;
   CollectiveSums& sums =
       table[{kind, traffic.purpose, traffic.group, traffic.algorithm, traffic.members}];
   ++sums.ranks;
@@ -37,7 +39,6 @@ void add_collectives(CollectiveTable& table, const CollectiveTable& step) {
 std::vector<CollectiveLine> collective_lines(const CollectiveTable& table, int64_t steps) {
   std::vector<CollectiveLine> lines;
   for (const auto& [key, sums] : table) {
-    if (sums.bytes <= 0 || sums.ranks <= 0) continue;
     CollectiveLine line;
     std::tie(line.kind, line.purpose, line.group, line.algorithm, line.members) = key;
     const auto ranks = static_cast<double>(sums.ranks);
@@ -49,8 +50,8 @@ std::vector<CollectiveLine> collective_lines(const CollectiveTable& table, int64
     lines.push_back(std::move(line));
   }
   std::stable_sort(lines.begin(), lines.end(), [](const auto& a, const auto& b) {
-    if (a.seconds > 0 && b.seconds > 0) return a.seconds > b.seconds;
-    return a.bytes > b.bytes;
+    const auto known = [](double seconds) { return seconds > 0 ? seconds : 0; };
+    return std::pair(known(a.seconds), a.bytes) > std::pair(known(b.seconds), b.bytes);
   });
   return lines;
 }

@@ -12,7 +12,7 @@
 
 namespace moetwin {
 
-/// Sums over the ranks that took part, and over steps.
+/// Sums over the ranks that sent something, and over steps.
 struct CollectiveSums {
   int64_t ranks = 0;  ///< rank-steps
   int64_t calls = 0, bytes = 0, off_node = 0;
@@ -22,15 +22,15 @@ struct CollectiveSums {
 using CollectiveKey = std::tuple<std::string, std::string, std::string, std::string, int64_t>;
 using CollectiveTable = std::map<CollectiveKey, CollectiveSums>;
 
-/// One rank's in one step.
+/// One rank's in one step. Nothing where it sends nothing: receivers, barriers.
 void add_collective(CollectiveTable& table, const std::string& kind, const Traffic& traffic);
 void add_collectives(CollectiveTable& table, const CollectiveTable& step);
 
-/// A line of the table: means of a step and of a rank that takes part.
+/// A line of the table: means of a step and of a rank that sends.
 struct CollectiveLine {
   std::string kind, purpose, group, algorithm;
   int64_t members = 0;
-  double ranks = 0;  ///< that take part
+  double ranks = 0;  ///< that send
   double calls = 0, bytes = 0, off_node = 0;
   double seconds = 0;  ///< NaN: unknown
   /// Bytes that a rank sends over its time: nccl-tests' bus bandwidth, where those are
@@ -38,7 +38,7 @@ struct CollectiveLine {
   /// NaN: unknown.
   double bus_bandwidth() const;
 };
-/// Those that send anything; most time first, then most bytes.
+/// Most time first, then most bytes.
 std::vector<CollectiveLine> collective_lines(const CollectiveTable& table, int64_t steps);
 
 /// The first `most` as lines of a screen, with a heading; none where nothing is sent.

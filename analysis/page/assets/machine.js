@@ -67,7 +67,7 @@ function collectives(parent, run) {
   stacked(parent, {
     id: "collectives", wide: true, open: true, title: "Collectives of a rank and step", source: "report.json traffic.collectives", rowName: "collective",
     keys: ["all_to_all", "other_communication"].filter(k => list.some(c => part(c) === k)), format: timed ? fmt.seconds : fmt.bytes, color: css,
-    about: "Means of the ranks that take part. Bandwidth is the bus bandwidth of nccl-tests: what a rank sends over its time, from the last member's arrival on.",
+    about: "Means of the ranks that send. Bandwidth is the bus bandwidth of nccl-tests: what a rank sends over its time, from the last member's arrival on.",
     rows: list.map(c => ({ name: `${c.collective}, ${c.purpose}`, values: { [part(c)]: value(c) } })),
     table: () => [["collective", "for", "group", "calls", "sends", "of it between nodes", "time", "bandwidth", "algorithm"],
       ...list.map(c => [c.collective, c.purpose, `${c.group} of ${c.group_size}`, fmt.count(c.calls), fmt.bytes(c.bytes), fmt.bytes(c.off_node), fmt.seconds(c.seconds), known(c.bandwidth) ? `${(c.bandwidth / 1e9).toFixed(2)} GB/s` : "–", c.algorithm ?? "–"])],

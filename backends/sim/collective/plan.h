@@ -57,7 +57,7 @@ struct Plan {
   bool empty() const { return ports.empty() && local.value == 0 && latency.value == 0; }
   /// Seconds when nothing else uses the ports.
   Seconds alone(const Machine& machine) const;
-  /// "ring, LL128"; of an exchange its way: "pairs, Simple", "pxn", ...
+  /// "ring, LL128"; of an exchange its way: "pairs, Simple", "PXN, Simple", ...
   const char* way = "";
   /// Nothing for `members` members; keeps memory for the next use.
   void clear(int64_t members);

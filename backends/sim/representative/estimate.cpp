@@ -54,8 +54,8 @@ std::vector<Sent> traffic_of(const ComposeSetup& step, size_t index, const Stage
     const auto bytes = static_cast<double>(step.sent_bytes);
     const auto pass_on = [&](const char* purpose, const char* group, size_t edge) {
       add_sent(all,
-               {"send", purpose, step.send_way, group, stages, bytes,
-                step.off_node[edge] ? bytes : 0, 1, step.forward_seconds[edge]},
+               {"send", purpose, step.send_way, group, 2, bytes, step.off_node[edge] ? bytes : 0, 1,
+                step.forward_seconds[edge]},
                batches);
     };
     if (v + 1 < stages * step.virtual_chunks) pass_on("stage activations", "pp_forward", index);

@@ -28,7 +28,8 @@ TEST_CASE("collectives: means of a step and of the ranks that take part", "[P184
     if (step == 0)
       add_collective(of_step, "all_to_all",
                      {"all_to_all_v", "dispatch", "ep", "pairs, LL", 2, 1, 600, 0, 0.001});
-    // Nothing is sent by a barrier.
+    // Nothing is sent by a barrier, nor by who receives.
+    add_collective(of_step, "all_reduce", reduced(3, 0, 0.002));
     add_collective(of_step, "barrier", {"barrier", "end", "world", "tree, LL", 8, 1, 0, 0, 0.1});
     add_collectives(table, of_step);
   }
@@ -51,6 +52,16 @@ TEST_CASE("collectives: means of a step and of the ranks that take part", "[P184
                           Contains("dense_dp of 4") && Contains("ring, Simple"));
   CHECK(text[3] == "  1 more");
   CHECK(collective_table_lines({}, 1).empty());
+}
+
+TEST_CASE("collectives: a line without a time stands behind those with one") {
+  CollectiveTable table;
+  add_collective(table, "a", {"a", "", "", "", 2, 1, 1, 0, 3});
+  add_collective(table, "b", {"b", "", "", "", 2, 1, 2, 0, 0});
+  add_collective(table, "c", {"c", "", "", "", 2, 1, 3, 0, 1});
+  std::string order;
+  for (const CollectiveLine& line : collective_lines(table, 1)) order += line.kind;
+  CHECK(order == "acb");
 }
 
 TEST_CASE("collectives: what a machine does not tell is left out") {
