@@ -85,8 +85,8 @@ Scenario scenario_of(const CalibrateArguments& a) {
 /// Empty in a process that does not keep the record.
 std::unique_ptr<Measurements> measured(const CalibrateArguments& a, std::ostream& log) {
   const Scenario scenario = scenario_of(a);
-  const RunMachine machine =
-      make_machine(scenario, a.machine, [&log](const std::string& line) { log << line << "\n"; });
+  const RunMachine machine = make_machine(
+      scenario, a.machine, [&log](const std::string& line) { log << line << "\n"; }, nullptr);
   auto result = std::make_unique<Measurements>();
   result->machine = machine.cluster->description();
   const DType dtype = parse_dtype(a.dtype);

@@ -1,5 +1,7 @@
 #include "cli/machines.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -132,6 +134,24 @@ RunMachine estimated_machine(const Scenario& scenario) {
   return machine;
 }
 
+/// Tells `within_first`, as simulated time passes, its share of what a step is estimated to take.
+/// Null where there is no estimate.
+std::function<void(double)> share_of_first_step(const Scenario& scenario,
+                                                const std::function<void(double)>& within_first) {
+  Scenario s = scenario;
+  s.training_config.numerics = "none";
+  s.memory.on_exceed = "report";
+  double step = 0;
+  try {
+    Estimator estimator(machine_profile(s),
+                        [isa = best_isa()](const Op& op) { return reference_of(op, isa); });
+    step = estimator.estimate(s).step_seconds;
+  } catch (const Error&) {  // a layout or routing that only a run knows
+    return nullptr;
+  }
+  return [within_first, step](double now) { within_first(now / step); };
+}
+
 }  // namespace
 
 std::string machine_platform(const Scenario& scenario) {
@@ -142,8 +162,19 @@ std::string machine_platform(const Scenario& scenario) {
   return make_sim_cluster(s, sim)->platform();
 }
 
+std::string flow_warning(const Scenario& scenario) {
+  constexpr int64_t kRanks = 256;  // beyond: minutes to hours a step
+  const int64_t world = scenario.distributed_config.world_size;
+  if (scenario.cluster.fidelity != "flow" || world <= kRanks) return "";
+  return fmt::format(
+      "warning: cluster.fidelity flow simulates every message of {} ranks by itself: a step may "
+      "take minutes to hours. fluid agrees with it within 4% and takes seconds",
+      world);
+}
+
 RunMachine make_machine(const Scenario& scenario, const MachineOptions& options,
-                        const std::function<void(const std::string&)>& log) {
+                        const std::function<void(const std::string&)>& log,
+                        const std::function<void(double)>& within_first) {
   check_backend(scenario, options.backend);
   if (!options.chakra_directory.empty() &&
       (options.backend != "sim" || scenario.cluster.fidelity == "representative"))
@@ -159,6 +190,8 @@ RunMachine make_machine(const Scenario& scenario, const MachineOptions& options,
                     : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   sim.profile_directories = shipped_directories(scenario, "clusters");
   sim.references = [isa = best_isa()](const Op& op) { return reference_of(op, isa); };
+  if (within_first) sim.time_passes = share_of_first_step(scenario, within_first);
+  if (const std::string warning = flow_warning(scenario); !warning.empty()) log(warning);
   RunMachine machine;
   auto cluster = make_sim_cluster(scenario, sim);
   machine.train = [&modelled = *cluster](const Scenario& s, const Grid& grid,

@@ -62,8 +62,14 @@ struct RunMachine {
 /// share one hardware queue, so that little of what should overlap does. Empty: nothing.
 std::string connections_warning(const Scenario& scenario, const char* connections);
 
-/// `log` gets lines that a user should see before a run.
+/// What to say of a run that simulates every message by itself and has many ranks. Empty: nothing.
+std::string flow_warning(const Scenario& scenario);
+
+/// `log` gets lines that a user should see before a run; `within_first`, where the modelled machine
+/// runs every rank, the share of the first step that is done, by what a step is estimated to take.
+/// Null: nobody asks.
 RunMachine make_machine(const Scenario& scenario, const MachineOptions& options,
-                        const std::function<void(const std::string&)>& log);
+                        const std::function<void(const std::string&)>& log,
+                        const std::function<void(double)>& within_first);
 
 }  // namespace moetwin

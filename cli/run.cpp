@@ -203,9 +203,15 @@ int run(RunArguments a, const Output& output) {
          check_resume(scenario, resumed->manifest(), data ? data->sequences(Split::train) : 0))
       warnings.push_back(std::move(line));
   for (const std::string& warning : warnings) output.err << "warning: " << warning << "\n";
-  const RunMachine machine = make_machine(scenario, a.machine, [&](const std::string& line) {
-    if (!a.quiet) output.err << line << "\n";
-  });
+  const bool live = is_terminal(output.err);
+  Progress progress(scenario.training_config.steps, output.err, live, wall);
+  const RunMachine machine = make_machine(
+      scenario, a.machine,
+      [&](const std::string& line) {
+        if (!a.quiet) output.err << line << "\n";
+      },
+      a.quiet ? std::function<void(double)>()
+              : [&progress](double share) { progress.within_first(share); });
   const auto& cluster = machine.cluster;
   const std::string directory = run_directory(a, scenario);
   const auto files = system_files();
@@ -230,8 +236,6 @@ int run(RunArguments a, const Output& output) {
                              ? fmt::format("resumed from {} after step {}", resumed->directory(),
                                            resumed->manifest().position.step)
                              : fmt::format("weights from {}", resumed->directory()));
-  const bool live = is_terminal(output.err);
-  Progress progress(scenario.training_config.steps, output.err, live, wall);
   const int64_t every = scenario.output.log_every, last = scenario.training_config.steps;
   LiveVerdicts verdicts(stability_options(scenario, grid), a.stop_on);
   if (!a.quiet || !a.stop_on.empty())

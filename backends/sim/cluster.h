@@ -28,6 +28,8 @@ struct SimOptions {
   std::string chakra_directory;
   /// train(): ranks that are alike share one run of the program. Results do not depend on it.
   bool share_programs = true;
+  /// Called with the simulated time, in seconds, whenever it has moved on; null: nothing is.
+  std::function<void(double)> time_passes;
   /// SimGrid's contexts/factory; empty: its default. Others are slower; tests use "thread".
   std::string context_factory;
   /// Bytes of each rank's stack.

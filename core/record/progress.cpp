@@ -59,6 +59,23 @@ void Progress::show(const StepRow& row) {
   out_ << "\r" << last_ << "\x1b[K" << std::flush;
 }
 
+void Progress::within_first(double share) {
+  if (first_step_ > 0 || share <= 0) return;
+  const double now = clock_();
+  if (terminal_ ? now < 1 || (live_ && now - shown_at_ < 0.1) : now < next_within_) return;
+  share = std::min(share, 0.99);  // the share is an estimate, and the step is not done
+  last_ = fmt::format("step 1/{}  {:.0f}% of it  ETA {}", steps_, 100 * share,
+                      duration_text(now / share * static_cast<double>(steps_) - now));
+  shown_at_ = now;
+  if (!terminal_) {
+    next_within_ = 2 * now;
+    out_ << last_ << "\n" << std::flush;
+    return;
+  }
+  live_ = true;
+  out_ << "\r" << last_ << "\x1b[K" << std::flush;
+}
+
 void Progress::say(const std::string& text) {
   if (!terminal_) {
     out_ << text << "\n" << std::flush;

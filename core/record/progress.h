@@ -17,6 +17,9 @@ class Progress {
   /// step that is shown. `clock`: seconds since the start of the run on the wall.
   Progress(int64_t steps, std::ostream& out, bool terminal, std::function<double()> clock);
   void show(const StepRow& row);
+  /// How much of the first step is done, as often as wanted: says how long all steps will take.
+  /// Without a terminal, after ten seconds and whenever that time has doubled.
+  void within_first(double share);
   /// A line of its own, above the live one.
   void say(const std::string& text);
   /// Ends the live line. Call it once, also when the run failed.
@@ -32,6 +35,7 @@ class Progress {
   int64_t first_step_ = 0;
   double first_time_ = 0;  ///< on the wall, when first_step_ was done
   double shown_at_ = -1;
+  double next_within_ = 10;  ///< without a terminal: when within_first() speaks next
   double churn_ = std::numeric_limits<double>::quiet_NaN();  ///< newest known
   std::string last_;                                         ///< newest line, to end with
   bool live_ = false;

@@ -127,6 +127,16 @@ TEST_CASE("the more uneven the load, the longer the step", "[P180]") {
   }
 }
 
+TEST_CASE("many ranks message by message are said to take long", "[P223]") {
+  Scenario scenario;
+  scenario.distributed_config.world_size = 1024;
+  CHECK(flow_warning(scenario).empty());
+  scenario.cluster.fidelity = "flow";
+  CHECK_THAT(flow_warning(scenario), Contains("1024 ranks") && Contains("fluid"));
+  scenario.distributed_config.world_size = 64;
+  CHECK(flow_warning(scenario).empty());
+}
+
 TEST_CASE("one hardware queue and overlap are said not to go together", "[P187]") {
   Scenario scenario;
   CommOptimization& comm = scenario.distributed_config.comm_optimization;

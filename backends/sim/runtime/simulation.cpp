@@ -3,6 +3,7 @@
 #include <malloc.h>
 
 #include <limits>
+#include <simgrid/s4u/Engine.hpp>
 
 #include "backends/sim/runtime/sim_backend.h"
 #include "core/base/error.h"
@@ -19,6 +20,9 @@ Simulation::Simulation(const Machine& machine, Settings settings, const SimOptio
       rendezvous_(*this) {
   for (int64_t rank = 0; rank < machine.world(); ++rank)
     backends_.push_back(std::make_unique<SimBackend>(*this, rank));
+  if (options_.time_passes)
+    simgrid::s4u::Engine::on_time_advance_cb(
+        [this](double) { options_.time_passes(simgrid::s4u::Engine::get_clock()); });
 }
 
 Simulation::~Simulation() = default;

@@ -79,3 +79,40 @@ TEST_CASE("durations") {
   CHECK(duration_text(7500) == "2 h 5 min");
   CHECK(duration_text(100000) == "1 d 3 h");
 }
+
+TEST_CASE("a long first step says in advance how long all of them take", "[P223]") {
+  std::ostringstream out;
+  double now = 0;
+  Progress progress(4, out, false, [&] { return now; });
+  const auto within = [&](double at, double share) {
+    now = at;
+    progress.within_first(share);
+  };
+  within(9, 0.2);     // not yet
+  within(10, 0.25);   // 40 s a step: 160 - 10
+  within(19, 0.4);    // not yet twice that time
+  within(20.5, 0.5);  // 41 s a step: 164 - 20.5
+  within(41, 1.7);    // the estimate was too low: 99% at most
+  progress.show(row(1));
+  within(400, 0.9);  // the first step is over
+  CHECK(out.str() ==
+        "step 1/4  25% of it  ETA 2 min 30 s\n"
+        "step 1/4  50% of it  ETA 2 min 24 s\n"
+        "step 1/4  99% of it  ETA 2 min 5 s\n"
+        "step 1/4  loss 2.5000  1.02M tokens/s  step 4.00 ms  imbalance 1.25  dropped 3.1%\n");
+}
+
+TEST_CASE("a terminal shows the share of the first step on the line of the steps") {
+  std::ostringstream out;
+  double now = 0.5;
+  Progress progress(2, out, true, [&] { return now; });
+  progress.within_first(0.1);
+  CHECK(out.str().empty());
+  now = 2;
+  progress.within_first(0.5);
+  CHECK_THAT(out.str(), Contains("step 1/2  50% of it  ETA 6 s") && Contains("\r"));
+  progress.show(row(1));
+  progress.finish();
+  const std::string text = out.str();
+  CHECK(std::count(text.begin(), text.end(), '\n') == 1);
+}
