@@ -129,7 +129,7 @@ class SimCluster : public ModelledCluster {
     if (!traces.empty() || (shares && alike.any())) {
       std::unique_ptr<ChakraExport> chakra;
       if (!traces.empty())
-        chakra = std::make_unique<ChakraExport>(machine_, grid, alike, traces,
+        chakra = std::make_unique<ChakraExport>(machine_, settings_.choice, grid, alike, traces,
                                                 scenario.training_config.steps);
       Simulation simulation(machine_, settings_, options_);
       run_shared(simulation, scenario, grid, alike, services, begun,

@@ -21,6 +21,10 @@ enum class CollectiveKind : uint8_t {
   recv,
   barrier
 };
+/// Whether a call has two members, of which one sends.
+constexpr bool is_pair(CollectiveKind kind) {
+  return kind == CollectiveKind::send || kind == CollectiveKind::recv;
+}
 const char* collective_name(CollectiveKind kind);
 enum class ReduceOp : uint8_t { sum, max, min };
 

@@ -91,12 +91,15 @@ def read_trace(path):
 
 
 class Chakra(unittest.TestCase):
-    def export(self, *sets):
+    def export(self, *sets, profile=None):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         place = Path(folder.name)
         (place / "case.json").write_text(json.dumps(SCENARIO))
         words = [MOETWIN, "run", place / "case.json", "--quiet", "--out", place / "run", "--export-chakra", place / "et"]
+        if profile:
+            (place / "profile.json").write_text(json.dumps(profile))
+            sets += (f"cluster.profile={place / 'profile.json'}",)
         for each in sets:
             words += ["--set", each]
         done = subprocess.run([str(w) for w in words], capture_output=True, text=True)
@@ -118,6 +121,15 @@ class Chakra(unittest.TestCase):
         calls = Counter()
         for rank, nodes in enumerate(traces):
             ids = [n["id"] for n in nodes]
+            collectives = [n for n in nodes if n["type"] == COLLECTIVE]
+            # All ranks start them in the order of the program: nobody waits in another.
+            for before, after in zip(collectives, collectives[1:]):
+                self.assertIn(before["id"], after["deps"])
+            self.assertTrue(all(n["duration"] > 0 for n in collectives))
+            for n in nodes:
+                if n["type"] == COMP:  # a roofline divides by both
+                    self.assertGreaterEqual(n["num_ops"], 1)
+                    self.assertGreaterEqual(n["tensor_size"], 4096)
             self.assertEqual(ids, list(range(1, len(nodes) + 1)))
             for n in nodes:
                 self.assertTrue(all(dep < n["id"] for dep in n["deps"]), n)  # so no circle
@@ -178,8 +190,18 @@ class Chakra(unittest.TestCase):
         nodes = [n for n in traces[3] if n["type"] == COMP and n["name"] not in ("read", "write")]
         kept = [e for e in launched if e["name"] not in ("read", "write")]
         self.assertEqual([n["name"] for n in nodes], [e["name"] for e in kept])
-        self.assertEqual([n["tensor_size"] for n in nodes], [e["args"]["bytes"] for e in kept])
+        self.assertEqual([n["tensor_size"] for n in nodes], [max(4096, e["args"]["bytes"]) for e in kept])
         self.assertAlmostEqual(sum(n["duration"] for n in nodes), sum(e["dur"] for e in kept), delta=40)
+
+    def test_a_slow_gpu_takes_longer(self):
+        _, usual, _, _ = self.export()
+        _, slow, _, _ = self.export(profile={"base": "toy-8gpu", "slow_ranks": {"3": 2.5}})
+        for rank in range(8):
+            kernels = [[n["duration"] for n in traces[rank] if n["type"] == COMP and n["name"] not in ("read", "write")]
+                       for traces in (usual, slow)]
+            factor = 2.5 if rank == 3 else 1
+            # Whole microseconds whose sum is right.
+            self.assertAlmostEqual(sum(kernels[1]), factor * sum(kernels[0]), delta=1 + 3 * factor)
 
     def test_uneven_exchanges_are_pairs(self):
         _, traces, groups, report = self.export("routing.without_numerics=W1", "routing.workload.hot_fraction=0.7")

@@ -13,10 +13,6 @@
 
 namespace moetwin {
 
-inline bool is_pair(CollectiveKind kind) {
-  return kind == CollectiveKind::send || kind == CollectiveKind::recv;
-}
-
 struct CallRecord {
   int communicator = 0;
   CollectiveKind kind = CollectiveKind::barrier;

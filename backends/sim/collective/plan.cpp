@@ -141,7 +141,7 @@ const char* way_name(CollectiveKind kind, const Plan& plan, const AllToAllChoice
       {"deduplicated, LL", "deduplicated, LL128", "deduplicated, Simple"}};
   constexpr const char* kOfSend[kProtocols] = {"LL", "LL128", "Simple"};
   const auto protocol = static_cast<size_t>(plan.protocol);
-  if (kind == CollectiveKind::send || kind == CollectiveKind::recv) return kOfSend[protocol];
+  if (is_pair(kind)) return kOfSend[protocol];
   return kind == CollectiveKind::all_to_all_v
              ? kOfExchange[static_cast<size_t>(exchange.way)][protocol]
              : kOfAlgorithm[static_cast<size_t>(plan.algorithm)][protocol];

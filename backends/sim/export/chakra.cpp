@@ -8,6 +8,7 @@
 
 #include "backends/sim/cost/roofline.h"
 #include "backends/sim/export/protobuf_wire.h"
+#include "backends/sim/representative/collective_prices.h"
 #include "core/base/error.h"
 #include "core/record/output_file.h"
 
@@ -103,11 +104,16 @@ struct Numbers {
   std::set<std::string> uneven;
 };
 
+/// A kernel of fewer bytes takes no time at all in a roofline, which ASTRA-sim refuses at time 0.
+constexpr int64_t kLeastBytes = 4096;
+
 /// What one rank's file says.
 class RankTrace {
  public:
-  RankTrace(const Machine& machine, const Numbers& numbers, int64_t rank)
-      : machine_(machine), numbers_(numbers), rank_(rank) {
+  RankTrace(CollectivePrices& prices, const Numbers& numbers, int64_t rank)
+      : prices_(prices), machine_(prices.machine()), numbers_(numbers), rank_(rank) {
+    const auto& slow = machine_.profile().slow_ranks;
+    if (const auto found = slow.find(rank); found != slow.end()) slowness_ = found->second;
     WireMessage metadata;
     metadata.text(1, "0.0.4");
     metadata.append_to(file_);
@@ -117,6 +123,9 @@ class RankTrace {
     if (l.count == 0) return;
     double seconds = 0;
     for (uint32_t k = 0; k < l.count; ++k) seconds += segment.kernels[l.first + k].seconds;
+    seconds *= slowness_;
+    if (!corrections_.empty())
+      seconds *= corrections_.factor(l.priced.name, "", static_cast<double>(l.priced.bytes));
     compute(l.priced.name, l.priced.flop, l.priced.bytes, seconds, stream);
   }
   void copy(const char* name, int64_t bytes, int32_t stream) {
@@ -128,7 +137,7 @@ class RankTrace {
                   int32_t stream) {
     const int64_t names = numbers_.of_name.at(name);
     const auto pair_tag = [&](int64_t number) { return names << 20 | (number & 0xfffff); };
-    if (call.kind == CollectiveKind::send || call.kind == CollectiveKind::recv) {
+    if (is_pair(call.kind)) {
       const bool sends = call.kind == CollectiveKind::send;
       const int64_t other = group.member(call.peer);
       const Tensor& tensor = sends ? call.send : call.recv;
@@ -162,13 +171,18 @@ class RankTrace {
       for (const int64_t b : sent_rows(call)) bytes += b;
     }
     if (bytes == 0 && call.kind != CollectiveKind::barrier) return;
+    // ASTRA-sim has one collective of a rank under way at a time and starts whichever is ready:
+    // in another order than its partners', they would wait for each other for ever.
+    if (last_collective_ > 0) add(stream, last_collective_);
     TraceNode node = begin(call.purpose, kCollective, before(stream));
+    node.duration(micros_of(call, group, name, bytes));
     node.attribute("is_cpu_op", attr_field::kBool, 0);
     node.attribute("comm_type", attr_field::kInt64, comm_type(call.kind));
     node.attribute("comm_size", attr_field::kInt64, bytes);
     node.attribute("pg_name", std::to_string(numbers_.of_group.at(key_of(group, ""))));
     node.append_to(file_);
     last(stream) = {id_};
+    last_collective_ = id_;
   }
   void record(int32_t stream) { events_.push_back(last(stream)); }
   void wait(int32_t stream, int64_t event) {
@@ -206,6 +220,22 @@ class RankTrace {
     p.waits.clear();
     return {all.begin(), all.end()};
   }
+  /// On this machine, with nothing beside it; at least one.
+  uint64_t micros_of(const CollectiveCall& call, const Group& group, const std::string& name,
+                     int64_t bytes) {
+    const auto n = static_cast<size_t>(group.size());
+    const auto whole =
+        static_cast<double>(call.kind == CollectiveKind::all_gather ? call.recv.bytes() : bytes);
+    // All pairs are of one size: others are sends and receives.
+    const double seconds =
+        call.kind == CollectiveKind::all_to_all_v
+            ? prices_
+                  .all_to_all(group, name,
+                              std::vector<double>(n * n, whole / static_cast<double>(n)))
+                  .seconds
+            : prices_.price(call.kind, group, name, whole, whole).seconds;
+    return static_cast<uint64_t>(std::max(1LL, std::llround(seconds * 1e6)));
+  }
   TraceNode begin(const char* name, NodeType type, const std::vector<uint64_t>& after) {
     return TraceNode(++id_, name, type, after);
   }
@@ -216,8 +246,8 @@ class RankTrace {
     p.micros += seconds * 1e6;
     node.duration(static_cast<uint64_t>(std::floor(p.micros) - begun));
     node.attribute("is_cpu_op", attr_field::kBool, 0);
-    node.attribute("num_ops", attr_field::kInt64, std::llround(flop));
-    node.attribute("tensor_size", attr_field::kUint64, bytes);
+    node.attribute("num_ops", attr_field::kInt64, std::max(1LL, std::llround(flop)));
+    node.attribute("tensor_size", attr_field::kUint64, std::max(kLeastBytes, bytes));
     node.append_to(file_);
     p.last = {id_};
   }
@@ -233,9 +263,13 @@ class RankTrace {
     return id_;
   }
 
+  CollectivePrices& prices_;
   const Machine& machine_;
   const Numbers& numbers_;
   int64_t rank_;
+  double slowness_ = 1;
+  const Corrections corrections_{machine_.profile().corrections};
+  uint64_t last_collective_ = 0;
   uint64_t id_ = 0;
   std::vector<Place> places_;
   std::vector<std::vector<uint64_t>> events_;  ///< of this step
@@ -246,9 +280,14 @@ class RankTrace {
 
 }  // namespace
 
-ChakraExport::ChakraExport(const Machine& machine, const Grid& grid, const AlikeRanks& alike,
-                           const std::string& directory, int64_t step)
-    : machine_(machine), grid_(grid), alike_(alike), directory_(directory), step_(step) {
+ChakraExport::ChakraExport(const Machine& machine, const NcclChoice& choice, const Grid& grid,
+                           const AlikeRanks& alike, const std::string& directory, int64_t step)
+    : machine_(machine),
+      choice_(choice),
+      grid_(grid),
+      alike_(alike),
+      directory_(directory),
+      step_(step) {
   make_directory(directory);
 }
 
@@ -309,11 +348,12 @@ void ChakraExport::write() const {
         if (pair_bytes.emplace(key, bytes).first->second != bytes) numbers.uneven.insert(key);
     }
   }
+  CollectivePrices prices(machine_, choice_);
   for (int64_t rank = 0; rank < machine_.world(); ++rank) {
     const Program& program = programs_.at(alike_.leader(rank));
     require(program.found, "every rank has the step that is exported");
     const std::vector<Group> groups = groups_of(rank);
-    RankTrace trace(machine_, numbers, rank);
+    RankTrace trace(prices, numbers, rank);
     using Kind = TapeEntry::Kind;
     for (const TapeEntry& entry : program.step.entries) {
       const auto index = static_cast<size_t>(entry.index);

@@ -10,10 +10,6 @@
 namespace moetwin {
 namespace {
 
-bool is_pair(CollectiveKind kind) {
-  return kind == CollectiveKind::send || kind == CollectiveKind::recv;
-}
-
 const char* reduce_name(ReduceOp op) {
   constexpr const char* kNames[] = {"sum", "max", "min"};
   return kNames[static_cast<int>(op)];
