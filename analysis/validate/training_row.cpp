@@ -185,12 +185,15 @@ const char* kernels_of(const PublishedRow& row) {
     return "megatron-core";
   if (megatron && since_hopper(row) && !any_of(framework, {"deepspeed", "accelerate"}))
     return "megatron-core";
-  // InternEvo and Galvatron have fused kernels too, and no overlap of tensor parallelism.
-  if (any_of(framework, {"compile", "internevo", "galvatron"}) || row.mentions("notes", "compile"))
+  // Galvatron has fused kernels too, and no overlap of tensor parallelism.
+  if (any_of(framework, {"compile", "galvatron"}) || row.mentions("notes", "compile"))
     return "torch-compile";
   if (any_of(framework,
-             {"fsdp", "titan", "llm-foundry", "litgpt", "lightning", "torch", "transformers",
-              "open_lm", "nanotron", "picotron", "colossal", "flash-attention", "zero-3"}))
+             // InternEvo casts the residual to fp32 before each norm, and runs norms again in the
+             // backward.
+             {"internevo", "fsdp", "titan", "llm-foundry", "litgpt", "lightning", "torch",
+              "transformers", "open_lm", "nanotron", "picotron", "colossal", "flash-attention",
+              "zero-3"}))
     return "torch-fsdp";
   // vTrain, Korthikanti et al. and MegaScale measured later versions than BLOOM's and those before.
   return any_of(row.series(), {"VTRAIN", "KORTH", "MEGASCALE"}) ? "megatron-2022" : "megatron-2021";
@@ -223,6 +226,7 @@ void read_framework(const PublishedRow& row, TrainingRow& out) {
   if (any_of(notes, {"async tp: asynctp", "async tp;"}))
     throw Refused{"asynchronous tensor parallel: products cut beside their communication"};
   if (notes.find("lora") != std::string::npos) throw Refused{"LoRA: most weights are not trained"};
+  s.cluster.blocking_wait = framework.find("megatron-deepspeed") != std::string::npos;
   // GPT of Megatron drops out hidden states and attention (0.1); others of these rows do not.
   if (s.cluster.kernels.find("megatron-20") == 0) s.model_config.dropout = 0.1;
 }

@@ -37,6 +37,10 @@ void add_run_keys(KeyList& list) {
            "Which attention is priced and kept in memory; auto: the kernel class's own.")
       .one_of({"auto", "unfused", "fused-softmax", "flash", "flash2", "flash-triton",
                "memory-efficient"});
+  list.key(
+      MOETWIN_KEY(cluster.blocking_wait),
+      "The host waits until each collective that compute waits for has ended, as under PyTorch's "
+      "TORCH_NCCL_BLOCKING_WAIT, instead of launching what comes after it meanwhile.");
   list.key(MOETWIN_KEY(cluster.fp8_products),
            "Price products of linear layers in FP8, with the casts before them (numerics none).");
   list.key(

@@ -207,6 +207,9 @@ TEST_CASE("machines are told from the columns") {
   };
   CHECK(profile({{"gpu", "A100-SXM4"}, {"gpu_mem_gb", "40"}}) == "dgx-a100-40g");
   CHECK(profile({{"gpu", "A100-SXM4"}, {"platform", "ALCF Polaris"}}) == "polaris");
+  CHECK(profile({{"gpu", "A100-SXM4"},
+                 {"platform", "ALCF Polaris"},
+                 {"env_algo", "aws-ofi-nccl + CROSS_NIC=1 GDR=PHB"}}) == "polaris-default");
   CHECK(profile({{"gpu", "A100-SXM4"}, {"platform", "AWS p4de.24xlarge"}}) == "aws-p4de");
   CHECK(profile({{"gpu", "A100-SXM4"}, {"nics_per_node", "4"}, {"nic_gbps", "200"}}) ==
         "a100-4hdr");
@@ -375,6 +378,13 @@ TEST_CASE("kernels, exchange and attention of a row follow its framework and GPU
   const Scenario older = scenario({{"framework", "Megatron-LM"}, {"gpu", "A100-SXM4"}});
   CHECK(older.cluster.kernels == "megatron-2021");
   CHECK(older.cluster.collective_algorithm == "auto");
+  // The host waits for collectives in Microsoft's fork, not in NVIDIA's original.
+  CHECK_FALSE(older.cluster.blocking_wait);
+  const Scenario fork = scenario({{"framework", "Megatron-DeepSpeed"}, {"gpu", "A100-SXM4"}});
+  CHECK(fork.cluster.kernels == "megatron-2021");
+  CHECK(fork.cluster.blocking_wait);
+  const Scenario eager = scenario({{"framework", "InternEvo"}, {"gpu", "A100-SXM4"}});
+  CHECK(eager.cluster.kernels == "torch-fsdp");
 }
 
 TEST_CASE("what a row does not state follows from what it says") {

@@ -124,6 +124,7 @@ Estimate Estimator::estimate(const Scenario& scenario, const EstimateOptions& op
   setup.settings.overlaps_products = scenario.cluster.kernels == "megatron-core";
   setup.settings.overlaps_weight_gradients = scenario.cluster.kernels == "megatron-2022";
   setup.settings.copies_gathered = gathered_are_copied(scenario);
+  setup.settings.blocking_wait = scenario.cluster.blocking_wait;
   setup.settings.kernels.attention_dropout = scenario.model_config.dropout > 0;
   setup.settings.kernels.fp8_products = scenario.cluster.fp8_products;
   setup.settings.references = in.references;

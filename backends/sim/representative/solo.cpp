@@ -320,6 +320,8 @@ void SoloBackend::collective(const Group& group, const std::string& name,
   }
   if (call.kind == CollectiveKind::all_to_all_v && name == "ep") item.group = group.base;
   add(item);
+  if (settings_.blocking_wait && item.clock == kComputeClock && !is_pair(call.kind))
+    synchronize(stream);
   if (settings_.copies_gathered && call.kind == CollectiveKind::all_gather &&
       std::strcmp(call.purpose, "parameters") == 0)
     copy_out(call.recv.bytes());

@@ -39,6 +39,7 @@ struct SoloSettings {
   /// Whether the backward's tensor-parallel all-reduces go on beside the gradients of weights.
   bool overlaps_weight_gradients = false;
   bool copies_gathered = false;  ///< as gathered_are_copied says of the scenario
+  bool blocking_wait = false;    ///< the host waits for collectives on the compute stream
 };
 
 class SoloBackend : public Backend {

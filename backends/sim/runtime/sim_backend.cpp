@@ -188,7 +188,7 @@ void SimBackend::slow_down(int32_t stream, const Collective& c, size_t member) {
   --in_flight_;
   const double seconds = c.end - c.start;
   if (gpu_.communication_multiprocessors == 0 || seconds <= 0) return;
-  const bool pair = c.kind == CollectiveKind::send || c.kind == CollectiveKind::recv;
+  const bool pair = is_pair(c.kind);
   const Beside more = beside(gpu_, pair, c.plan.sent[member], seconds);
   for (size_t s = 0; s < streams_.size(); ++s) {
     StreamQueue& q = streams_[s];
@@ -457,6 +457,9 @@ void SimBackend::collective(GroupState& group, int64_t rank_in_group, const Coll
   if (simulation_.settings().copies_gathered && call.kind == CollectiveKind::all_gather &&
       std::strcmp(call.purpose, "parameters") == 0)
     copy_gathered(call.recv.bytes());
+  // Compute is the first stream that a program asks for.
+  if (simulation_.settings().blocking_wait && stream.id == 0 && !is_pair(call.kind))
+    synchronize(stream);
 }
 
 std::string SimBackend::last_called() const {
@@ -499,8 +502,7 @@ void SimBackend::join(StreamQueue& q) {
 
 void SimBackend::note_traffic(const Collective& collective, size_t member) {
   // A pair's meeting has the kind of who came first; each notes its own.
-  const bool pair =
-      collective.kind == CollectiveKind::send || collective.kind == CollectiveKind::recv;
+  const bool pair = is_pair(collective.kind);
   const CollectiveKind kind = !pair         ? collective.kind
                               : member == 0 ? CollectiveKind::send
                                             : CollectiveKind::recv;

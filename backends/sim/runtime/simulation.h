@@ -29,6 +29,7 @@ class Simulation {
     Fidelity fidelity = Fidelity::fluid;
     int64_t stages = 1;            ///< of the pipeline
     bool copies_gathered = false;  ///< as gathered_are_copied says of the scenario
+    bool blocking_wait = false;    ///< the host waits for collectives on the compute stream
   };
   Simulation(const Machine& machine, Settings settings, const SimOptions& options);
   ~Simulation();

@@ -122,3 +122,30 @@ TEST_CASE("what stands behind a collective waits for it, through events too") {
   // Rank 1's work ends at 1 us + 4 s; the barrier goes up and down one level of 1 us.
   for (double end : ends) CHECK(end == exactly(1e-6 + 4.0 + 2e-6 + 1.0));
 }
+
+TEST_CASE("a host that waits for collectives launches nothing meanwhile") {
+  // Rounds of 30 us of work and 40 kB from each of 2 to the other: 40 kB / 10 GB/s = 4 us and 1 us
+  // of the link's, less than the host's 1 us a launch could hide.
+  const auto take = [](bool waits, bool beside) {
+    Case c = phantom(2);
+    c.scenario.cluster.blocking_wait = waits;
+    return c.numbers([beside](Backend& d) {
+      const Stream compute = d.stream("compute"), other = d.stream("other");
+      const auto all = d.communicator(all_ranks(d), "world");
+      Tensor half, whole;
+      half.shape = {10'000};
+      whole.shape = {20'000};
+      for (int i = 0; i < 10; ++i) {
+        d.launch(spin(kNothing, 30e-6), compute);
+        all->all_gather(half, whole, beside ? other : compute, "t");
+      }
+      d.synchronize(compute);
+      return d.now();
+    })[0];
+  };
+  const double ahead = take(false, false), waiting = take(true, false);
+  // The first launch is seen in both, the nine others where the host has waited before them.
+  CHECK(waiting - ahead == Approx(9e-6).margin(1e-9));
+  // What another stream waits for is none of the host's business.
+  CHECK(take(true, true) == exactly(take(false, true)));
+}

@@ -69,3 +69,55 @@ TEST_CASE("representative: gathered parameters are copied on the fluid network t
   s.training_config.global_batch_size = 8 * 8;
   CHECK(simulate(s).seconds == Approx(estimated(s)).epsilon(0.03));
 }
+
+TEST_CASE("representative: a host that waits for collectives waits on the fluid network too") {
+  Scenario s = small("megatron-2021");
+  s.distributed_config.world_size = 4;
+  s.distributed_config.data_parallel_size = 1;
+  s.distributed_config.tensor_parallel_size = 4;
+  // So much to compute that the host is ahead, where it may be.
+  s.model_config.hidden_size = s.model_config.sequence_length = 2048;
+  s.training_config.micro_batch_size = 4;
+  s.training_config.global_batch_size = 8;
+  const double ahead = estimated(s);
+  s.cluster.blocking_wait = true;
+  const double waiting = estimated(s);
+  // 4 all-reduces a layer and micro-batch, after each of which the device waits for a launch of
+  // 100 us in the forward or 40 us in the backward.
+  const double layers = static_cast<double>(s.model_config.num_layers) * 2;
+  CHECK(waiting > ahead + layers * 2 * (100e-6 + 40e-6));
+  CHECK(simulate(s).seconds == Approx(waiting).epsilon(0.03));
+}
+
+TEST_CASE("speeds of links and numbers of nodes change what a step takes", "[P192]") {
+  Scenario s = small("moetwin");
+  const auto seconds = [&](int64_t world, double speed) {
+    s.distributed_config.world_size = world;
+    s.distributed_config.expert_parallel_size = 8;
+    s.distributed_config.data_parallel_size = world / 8;
+    s.training_config.global_batch_size = world;
+    ClusterProfile profile = read_cluster_profile("dgx-a100-80g", {TEST_CLUSTERS});
+    profile.nvlink.bandwidth = BytesPerSecond(profile.nvlink.bandwidth.value * speed);
+    profile.nic.bandwidth = BytesPerSecond(profile.nic.bandwidth.value * speed);
+    return estimate(s, profile).step_seconds;
+  };
+  for (const int64_t world : {8, 64}) {
+    CHECK(seconds(world, 0.1) > 1.1 * seconds(world, 1));
+    CHECK(seconds(world, 1) > 1.01 * seconds(world, 10));
+  }
+  CHECK(seconds(64, 1) > 1.1 * seconds(8, 1));
+}
+
+TEST_CASE("experts beside tensor parallelism, with and without expert parallelism", "[P205]") {
+  Scenario s = small("moetwin");
+  s.model_config.moe_layer_config.num_experts = 4;
+  s.model_config.moe_layer_config.top_k = 2;
+  for (const int64_t ep : {1, 2}) {
+    s.distributed_config.tensor_parallel_size = 4;
+    s.distributed_config.expert_parallel_size = ep;
+    s.distributed_config.data_parallel_size = 1;
+    s.distributed_config.world_size = 4 * ep;
+    s.training_config.global_batch_size = 2 * ep;
+    CHECK(simulate(s).seconds == Approx(estimated(s)).epsilon(0.03));
+  }
+}
