@@ -195,11 +195,13 @@ class Chakra(unittest.TestCase):
 
     def test_a_slow_gpu_takes_longer(self):
         _, usual, _, _ = self.export()
-        _, slow, _, _ = self.export(profile={"base": "toy-8gpu", "slow_ranks": {"3": 2.5}})
+        # By 2.5 and, as a fault that never ends, by 2; one that comes later is of none of the steps.
+        faults = [{"what": "gpu", "rank": 3, "left": 0.5}, {"what": "gpu", "rank": 5, "left": 0.5, "from_seconds": 1000}]
+        _, slow, _, _ = self.export(profile={"base": "toy-8gpu", "slow_ranks": {"3": 2.5}, "faults": faults})
         for rank in range(8):
             kernels = [[n["duration"] for n in traces[rank] if n["type"] == COMP and n["name"] not in ("read", "write")]
                        for traces in (usual, slow)]
-            factor = 2.5 if rank == 3 else 1
+            factor = 5 if rank == 3 else 1
             # Whole microseconds whose sum is right.
             self.assertAlmostEqual(sum(kernels[1]), factor * sum(kernels[0]), delta=1 + 3 * factor)
 

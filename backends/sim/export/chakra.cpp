@@ -114,6 +114,10 @@ class RankTrace {
       : prices_(prices), machine_(prices.machine()), numbers_(numbers), rank_(rank) {
     const auto& slow = machine_.profile().slow_ranks;
     if (const auto found = slow.find(rank); found != slow.end()) slowness_ = found->second;
+    for (const Fault& f : machine_.profile().faults)
+      if (f.what == Fault::What::gpu && f.rank == rank && !f.drawn() && f.from <= 0 &&
+          std::isinf(f.to))
+        slowness_ /= f.left;
     WireMessage metadata;
     metadata.text(1, "0.0.4");
     metadata.append_to(file_);

@@ -17,8 +17,8 @@ namespace moetwin {
 
 /// A node is
 ///   COMP_NODE        one launch: num_ops (FLOP, at least 1), tensor_size (bytes read and written,
-///                    at least a page), duration_micros on this rank's GPU with its slowness, apart
-///                    from faults that come and go; or a copy between GPU and host
+///                    at least a page), duration_micros on this rank's GPU with its slowness and
+///                    faults that hold throughout; or a copy between GPU and host
 ///   COMM_COLL_NODE   comm_type, comm_size (bytes that the rank puts in), pg_name, duration_micros
 ///   on
 ///                    this machine with nothing beside it
