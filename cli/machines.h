@@ -65,9 +65,9 @@ std::string connections_warning(const Scenario& scenario, const char* connection
 /// What to say of a run that simulates every message by itself and has many ranks. Empty: nothing.
 std::string flow_warning(const Scenario& scenario);
 
-/// `log` gets lines that a user should see before a run; `within_first`, where the modelled machine
-/// runs every rank, the share of the first step that is done, by what a step is estimated to take.
-/// Null: nobody asks.
+/// `log` gets lines that a user should see before a run; `within_first`, where every message is
+/// simulated by itself, the share of the first step that is done, by what a step is estimated to
+/// take. Null: nobody asks.
 RunMachine make_machine(const Scenario& scenario, const MachineOptions& options,
                         const std::function<void(const std::string&)>& log,
                         const std::function<void(double)>& within_first);
