@@ -72,6 +72,7 @@ class SimCluster : public ModelledCluster {
     settings_.fidelity = parse_fidelity(scenario.cluster.fidelity);
     settings_.stages = scenario.distributed_config.pipeline_parallel_size;
     settings_.copies_gathered = gathered_are_copied(scenario);
+    settings_.stage_pass_seconds = scenario.cluster.stage_pass_seconds;
     settings_.blocking_wait = scenario.cluster.blocking_wait;
     if (settings_.fidelity == Fidelity::flow && machine_.loses_nics())
       throw Error(ErrorClass::configuration,

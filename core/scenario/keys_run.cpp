@@ -41,6 +41,10 @@ void add_run_keys(KeyList& list) {
       MOETWIN_KEY(cluster.blocking_wait),
       "The host waits until each collective that compute waits for has ended, as under PyTorch's "
       "TORCH_NCCL_BLOCKING_WAIT, instead of launching what comes after it meanwhile.");
+  list.key(MOETWIN_KEY(cluster.stage_pass_seconds),
+           "Host time of each forward or backward of a micro-batch where there are stages, beside "
+           "its kernels and sends: the instructions of a pipeline engine (DeepSpeed's: 0.0007).")
+      .at_least(0);
   list.key(MOETWIN_KEY(cluster.fp8_products),
            "Price products of linear layers in FP8, with the casts before them (numerics none).");
   list.key(

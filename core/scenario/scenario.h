@@ -311,8 +311,9 @@ struct ClusterConfig {
       "moetwin";  ///< kernel class: moetwin | megatron-2021 | megatron-core | torch-fsdp
   std::string attention =
       "auto";  ///< auto (the class's own) | unfused | fused-softmax | flash | flash2 | ...
-  bool blocking_wait = false;  ///< the host waits for collectives that compute waits for
-  bool fp8_products = false;   ///< products of linear layers in FP8 (numerics none)
+  bool blocking_wait = false;     ///< the host waits for collectives that compute waits for
+  double stage_pass_seconds = 0;  ///< host time of a pass where there are stages
+  bool fp8_products = false;      ///< products of linear layers in FP8 (numerics none)
   std::string collective_algorithm = "auto";  ///< auto | ring | tree
   double price_per_gpu_hour = 0;
   std::string currency = "USD";

@@ -383,6 +383,8 @@ TEST_CASE("kernels, exchange and attention of a row follow its framework and GPU
   const Scenario fork = scenario({{"framework", "Megatron-DeepSpeed"}, {"gpu", "A100-SXM4"}});
   CHECK(fork.cluster.kernels == "megatron-2021");
   CHECK(fork.cluster.blocking_wait);
+  CHECK(older.cluster.stage_pass_seconds == 0);
+  CHECK(fork.cluster.stage_pass_seconds > 0);  // of its pipeline engine
   const Scenario eager = scenario({{"framework", "InternEvo"}, {"gpu", "A100-SXM4"}});
   CHECK(eager.cluster.kernels == "torch-fsdp");
 }

@@ -29,9 +29,6 @@ FrameworkCosts framework_costs(KernelClass kernel_class) {
       // (p2p_communication.py).
       c.passes_wait = true;
       c.collective_seconds = Seconds(15e-6);  // assumed, as in the others
-      // DT-VTRAIN-SINGLE, all rows, with the passes waiting: of 0, 0.7 and 2.35 ms that with the
-      // least errors and most pairs in order.
-      c.stage_pass_seconds = Seconds(0.7e-3);
       // Narayanan et al. 2021, 4.1: scatter/gather; DeepSpeed's pipe_partitioned.
       c.scatters_hidden = true;
       c.memory_bytes = 500 * kMiB;  // PyTorch before lazy loading: all its kernels

@@ -22,9 +22,6 @@ struct FrameworkCosts {
   /// Of each local expert in a grouped product, where the library launches one after the other:
   /// descriptors, look-up of an algorithm, casts, launch.
   Seconds expert_product_seconds;
-  /// Host time of a forward or backward of one micro-batch where there are stages, beside its
-  /// kernels and sends: the engine's instructions.
-  Seconds stage_pass_seconds;
   /// Whether the host waits for the GPU before each forward and backward of a micro-batch, so that
   /// it never runs ahead from one into the next.
   bool passes_wait = false;

@@ -138,7 +138,7 @@ Estimate Estimator::estimate(const Scenario& scenario, const EstimateOptions& op
   step.virtual_chunks = v;
   step.launch_seconds = in.profile.gpu.launch_overhead_seconds.value;
   step.passes_wait = framework_costs(setup.settings.kernels.of).passes_wait;
-  step.pass_seconds = framework_costs(setup.settings.kernels.of).stage_pass_seconds.value;
+  step.pass_seconds = scenario.cluster.stage_pass_seconds;
   const int64_t tokens = training.micro_batch_size * model.sequence_length /
                          (distributed.sequence_parallel ? grid.tp() : 1);
   step.hidden_bytes = tokens * model.hidden_size * dtype_size(parse_dtype(training.dtype));

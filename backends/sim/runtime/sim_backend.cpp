@@ -55,7 +55,8 @@ SimBackend::SimBackend(Simulation& simulation, int64_t rank)
   kernel_host_seconds_ = std::max(launch, costs.kernel_seconds).value;
   backward_host_seconds_ = std::max(launch, costs.backward_kernel_seconds).value;
   collective_host_seconds_ = std::max(launch, costs.collective_seconds).value;
-  if (simulation.settings().stages > 1) pass_host_seconds_ = costs.stage_pass_seconds.value;
+  if (simulation.settings().stages > 1)
+    pass_host_seconds_ = simulation.settings().stage_pass_seconds;
   passes_wait_ = costs.passes_wait;
 }
 

@@ -27,9 +27,10 @@ class Simulation {
     KernelChoice kernels;
     NcclChoice choice;
     Fidelity fidelity = Fidelity::fluid;
-    int64_t stages = 1;            ///< of the pipeline
-    bool copies_gathered = false;  ///< as gathered_are_copied says of the scenario
-    bool blocking_wait = false;    ///< the host waits for collectives on the compute stream
+    int64_t stages = 1;             ///< of the pipeline
+    bool copies_gathered = false;   ///< as gathered_are_copied says of the scenario
+    double stage_pass_seconds = 0;  ///< host time of a pass where there are stages
+    bool blocking_wait = false;     ///< the host waits for collectives on the compute stream
   };
   Simulation(const Machine& machine, Settings settings, const SimOptions& options);
   ~Simulation();

@@ -40,6 +40,11 @@ TEST_CASE("representative: a host that waits before each pass waits on the fluid
   s.distributed_config.world_size = 4;
   s.distributed_config.data_parallel_size = 1;
   s.distributed_config.pipeline_parallel_size = 4;
+  const double plain = estimated(s);
+  CHECK(simulate(s).seconds == Approx(plain).epsilon(0.03));
+  // An engine's 5 ms for each of 2 passes of 6 micro-batches, and of the 3 that go ahead.
+  s.cluster.stage_pass_seconds = 5e-3;
+  CHECK(estimated(s) == Approx(plain + (6 + 3) * 2 * 5e-3).epsilon(0.03));
   CHECK(simulate(s).seconds == Approx(estimated(s)).epsilon(0.03));
 }
 
