@@ -330,10 +330,11 @@ void read_sharding(const PublishedRow& row, TrainingRow& out) {
 
 /// Chunks a stage where a table has no column for them: Korthikanti et al. 2022 interleave their
 /// models of 175 and 530 billion parameters three times. Of a schedule that is only called
-/// interleaved, as few as the layers allow.
+/// interleaved, as few as the layers allow; so too of Megatron-LM's own table of H100, whose README
+/// has pipeline communication overlapped, which Megatron-LM does in that schedule alone.
 int64_t interleaving_of(const PublishedRow& row, int64_t layers, int64_t stages) {
   if (row.mentions("series", "ME-KORTH") && any_of(row.text("model"), {"175B", "530B"})) return 3;
-  if (!row.mentions("notes", "interleaved schedule")) return 1;
+  if (!row.mentions("notes", "interleaved schedule") && row.series() != "DT-MLM-H100") return 1;
   for (int64_t chunks = 2; chunks * stages <= layers; ++chunks)
     if (layers % (chunks * stages) == 0) return chunks;
   return 1;

@@ -8,6 +8,7 @@
 #include "backends/sim/cost/framework.h"
 #include "backends/sim/cost/roofline.h"
 #include "backends/sim/representative/compose.h"
+#include "backends/sim/representative/gathers_beside.h"
 #include "backends/sim/representative/layer_records.h"
 #include "backends/sim/representative/recording.h"
 #include "backends/sim/representative/recording_keys.h"
@@ -249,7 +250,9 @@ Estimate Estimator::estimate(const Scenario& scenario, const EstimateOptions& op
   // Guests that stay for the step come and go once, on every stage for itself.
   double longest = 0;
   for (const StepParts& of_stage : once) longest = std::max(longest, of_stage.total());
-  estimate.step_seconds = result.seconds + longest;
+  const double gained =
+      scenario.cluster.kernels == "megatron-core" ? gained_beside_forward(step, in.profile.gpu) : 0;
+  estimate.step_seconds = result.seconds + longest - gained;
   const double sequences = static_cast<double>(training.global_batch_size);
   estimate.samples_per_second = sequences / estimate.step_seconds;
   estimate.tokens_per_second =
@@ -264,6 +267,7 @@ Estimate Estimator::estimate(const Scenario& scenario, const EstimateOptions& op
     StageResult stage = result.stages[s];
     stage.parts += once[s];
     stage.parts[Part::bubble] += longest - once[s].total();
+    stage.parts[Part::other_communication] -= gained;
     const StageSetup& made = step.stages[s];
     const int64_t communicators = made.record
                                       ? made.record->communicator_bytes

@@ -6,6 +6,7 @@
 #include "backends/sim/cost/framework.h"
 #include "backends/sim/representative/compose.h"
 #include "backends/sim/representative/estimate.h"
+#include "backends/sim/representative/gathers_beside.h"
 #include "core/ops/isa.h"
 #include "core/ops/table.h"
 
@@ -56,6 +57,38 @@ TEST_CASE("a host that runs ahead is hidden by the longer of both, one that wait
     // Each pass from its first launch to its last kernel: (2 + 1) + (1 + 3).
     CHECK(step(true, m) == Approx(7 * n));
   }
+}
+
+TEST_CASE("gathers of parameters go on beside the next step's first forwards, but for the first") {
+  const auto gained = [](double forward, double others, const GpuProfile& gpu) {
+    BlockPasses passes;
+    passes.forward = kernel(0.1, forward);
+    ChunkPasses chunk;
+    chunk.blocks = {{1, &passes}, {2, &passes}};
+    // Four buckets of a second each, of which a rank sends 100 GB in all, and what is no gather.
+    StageRecord record, longer;
+    record.update.sent = {{"all_gather", "parameters", "", "dp", 8, 100e9, 0, 4, 4},
+                          {"all_reduce", "gradient norm", "", "world", 8, 14, 0, 1, 9}};
+    longer.update.sent = {{"all_gather", "parameters", "", "dp", 8, 100e9, 0, 4, others}};
+    ComposeSetup setup;
+    for (const StageRecord* of : {&record, &longer}) {
+      StageSetup stage;
+      stage.chunks = {&chunk};
+      stage.record = of;
+      setup.stages.push_back(stage);
+    }
+    return gained_beside_forward(setup, gpu);
+  };
+  GpuProfile gpu;
+  CHECK(gained(5, 8, gpu) == Approx(3));  // all but the first second: 10 s of forwards are enough
+  CHECK(gained(1.25, 8, gpu) == Approx(2.5));  // two blocks' forwards are all there is
+  CHECK(gained(5, 2, gpu) == Approx(1.5));     // the other stage gains less, and all wait for it
+  // 27 of 108 multiprocessors gone: what is beside takes 108 / 81 of its time.
+  gpu.tiles.emplace();
+  gpu.tiles->multiprocessors = 108;
+  gpu.communication_multiprocessors = 27;
+  gpu.memory_bandwidth = BytesPerSecond(2e12);
+  CHECK(gained(5, 8, gpu) == Approx(3 * 81.0 / 108));
 }
 
 TEST_CASE("grouped products cost the host a launch for each expert, and the router its kernels") {
