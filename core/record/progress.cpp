@@ -54,6 +54,10 @@ void Progress::show(const StepRow& row) {
     return;
   }
   if (live_ && row.step < steps_ && now - shown_at_ < 0.1) return;
+  write_over(now);
+}
+
+void Progress::write_over(double now) {
   shown_at_ = now;
   live_ = true;
   out_ << "\r" << last_ << "\x1b[K" << std::flush;
@@ -66,14 +70,9 @@ void Progress::within_first(double share) {
   share = std::min(share, 0.99);  // the share is an estimate, and the step is not done
   last_ = fmt::format("step 1/{}  {:.0f}% of it  ETA {}", steps_, 100 * share,
                       duration_text(now / share * static_cast<double>(steps_) - now));
-  shown_at_ = now;
-  if (!terminal_) {
-    next_within_ = 2 * now;
-    out_ << last_ << "\n" << std::flush;
-    return;
-  }
-  live_ = true;
-  out_ << "\r" << last_ << "\x1b[K" << std::flush;
+  if (terminal_) return write_over(now);
+  next_within_ = 2 * now;
+  out_ << last_ << "\n" << std::flush;
 }
 
 void Progress::say(const std::string& text) {

@@ -27,6 +27,8 @@ class Progress {
 
  private:
   std::string line(const StepRow& row, double now);
+  /// Shows last_ in the place of what stands on the terminal's line.
+  void write_over(double now);
 
   int64_t steps_;
   std::ostream& out_;
