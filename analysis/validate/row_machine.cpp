@@ -15,7 +15,6 @@ struct Rule {
 constexpr Rule kRules[] = {
     {"A100", "pairwise", "a100-pcie-pair"},
     {"A100", "a100-pcie", "a100-pcie-pair"},
-    {"A100", "aws-ofi-nccl + cross_nic", "polaris-default"},
     {"A100", "polaris", "polaris"},
     {"A100", "p4de", "aws-p4de"},
     {"A100", "p4d", "aws-p4d"},
@@ -89,8 +88,6 @@ RowMachine machine_of(const PublishedRow& row, bool across_nodes) {
   // Width of the links where the columns state it: "4 x 200".
   if (row.has("nics_per_node") && row.has("nic_gbps"))
     where += "|" + row.text("nics_per_node") + " x " + row.text("nic_gbps");
-  // How NCCL reaches the NICs is said beside its settings.
-  where += "|" + lower_case(row.text("env_algo"));
   const bool named = where.find("xxrjun") != std::string::npos;
   const bool silent = !row.has("fabric") && !row.has("platform") && !row.has("nic_gbps");
   if (across_nodes && !named && (silent || row.mentions("fabric", "not stated"))) {
@@ -107,6 +104,9 @@ RowMachine machine_of(const PublishedRow& row, bool across_nodes) {
     machine.profile = rule.profile;
     break;
   }
+  // How NCCL reaches the NICs there is said beside its settings.
+  if (machine.profile == "polaris" && row.mentions("env_algo", "aws-ofi-nccl"))
+    machine.profile = "polaris-default";
   if (machine.profile.empty())
     machine.profile = row.text("gpu_mem_gb") == "40" || gpu.find("40gb") != std::string::npos
                           ? "dgx-a100-40g"
