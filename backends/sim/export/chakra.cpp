@@ -10,6 +10,7 @@
 #include "backends/sim/export/protobuf_wire.h"
 #include "backends/sim/representative/collective_prices.h"
 #include "core/base/error.h"
+#include "core/device/bytes_sent.h"
 #include "core/record/output_file.h"
 
 namespace moetwin {
@@ -230,14 +231,20 @@ class RankTrace {
     const auto n = static_cast<size_t>(group.size());
     const auto whole =
         static_cast<double>(call.kind == CollectiveKind::all_gather ? call.recv.bytes() : bytes);
-    // All pairs are of one size: others are sends and receives.
-    const double seconds =
-        call.kind == CollectiveKind::all_to_all_v
-            ? prices_
-                  .all_to_all(group, name,
-                              std::vector<double>(n * n, whole / static_cast<double>(n)))
-                  .seconds
-            : prices_.price(call.kind, group, name, whole, whole).seconds;
+    double& seconds = seconds_[{call.kind, key_of(group, name), whole}];
+    if (seconds == 0)
+      // All pairs are of one size: others are sends and receives.
+      seconds =
+          call.kind == CollectiveKind::all_to_all_v
+              ? prices_
+                    .all_to_all(group, name,
+                                std::vector<double>(n * n, whole / static_cast<double>(n)))
+                    .seconds
+              : prices_
+                    .price(
+                        call.kind, group, name, whole,
+                        static_cast<double>(bytes_sent(call, group.index_of(rank_), group.size())))
+                    .seconds;
     return static_cast<uint64_t>(std::max(1LL, std::llround(seconds * 1e6)));
   }
   TraceNode begin(const char* name, NodeType type, const std::vector<uint64_t>& after) {
@@ -274,6 +281,7 @@ class RankTrace {
   double slowness_ = 1;
   const Corrections corrections_{machine_.profile().corrections};
   uint64_t last_collective_ = 0;
+  std::map<std::tuple<CollectiveKind, std::string, double>, double> seconds_;  ///< of calls so far
   uint64_t id_ = 0;
   std::vector<Place> places_;
   std::vector<std::vector<uint64_t>> events_;  ///< of this step
