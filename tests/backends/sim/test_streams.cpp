@@ -124,8 +124,8 @@ TEST_CASE("what stands behind a collective waits for it, through events too") {
 }
 
 TEST_CASE("a host that waits for collectives launches nothing meanwhile") {
-  // Rounds of 30 us of work and 40 kB from each of 2 to the other: 40 kB / 10 GB/s = 4 us and 1 us
-  // of the link's, less than the host's 1 us a launch could hide.
+  // Rounds of 30 us of work, then 40 kB from each of 2 to the other: so long on the device that the
+  // host, at 1 us a launch, is ahead wherever it may be.
   const auto take = [](bool waits, bool beside) {
     Case c = phantom(2);
     c.scenario.cluster.blocking_wait = waits;
