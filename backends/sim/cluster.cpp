@@ -68,7 +68,7 @@ class SimCluster : public ModelledCluster {
                                 "gpu.matmul_flop_per_second.fp8",
                                 p.name)));
     settings_.choice = nccl_choice(scenario.cluster.collective_algorithm, scenario.nccl,
-                                   scenario.model_config.moe_layer_config.top_k);
+                                   copies_of_tokens(scenario));
     settings_.fidelity = parse_fidelity(scenario.cluster.fidelity);
     settings_.stages = scenario.distributed_config.pipeline_parallel_size;
     settings_.copies_gathered = gathered_are_copied(scenario);

@@ -14,7 +14,14 @@ struct Named {
 constexpr Named kNamedAlgorithms[] = {{"ring", &NcclProfile::ring},
                                       {"tree", &NcclProfile::tree},
                                       {"pairs", &NcclProfile::pairs},
-                                      {"nvls", &NcclProfile::nvls}};
+                                      {"nvls", &NcclProfile::nvls},
+                                      {"deduplicated", &NcclProfile::deduplicated}};
+
+bool with_peers(const Named& algorithm) { return algorithm.figures == &NcclProfile::pairs; }
+/// Kernels of their own, which a machine may lack.
+bool simple_only(const Named& algorithm) {
+  return algorithm.figures == &NcclProfile::nvls || algorithm.figures == &NcclProfile::deduplicated;
+}
 
 template <class Visit>
 void visit(ProtocolFigures& step, const std::string& at, bool pairs, Visit&& each) {
@@ -47,20 +54,22 @@ NcclProfile read_nccl(Figures& in) {
   NcclProfile profile;
   for (const Named& algorithm : kNamedAlgorithms) {
     const std::string section = std::string("nccl.") + algorithm.name;
-    const bool nvls = algorithm.figures == &NcclProfile::nvls;
+    const bool optional = simple_only(algorithm);
     bool any = false;
     for (int p = 0; p < kProtocols; ++p) {
       const std::string at = section + "." + protocol_name(static_cast<Protocol>(p));
-      if (!in.has(at) || (nvls && static_cast<Protocol>(p) != Protocol::simple)) continue;
+      if (!in.has(at) || (optional && static_cast<Protocol>(p) != Protocol::simple)) continue;
       any = true;
       ProtocolFigures& step = (profile.*algorithm.figures)[static_cast<size_t>(p)].emplace();
-      visit(step, at, algorithm.figures == &NcclProfile::pairs,
+      visit(step, at, with_peers(algorithm),
             [&](const std::string& key, double& value, bool share) {
               value = in.figure(key, share ? Figures::Rule::fraction : Figures::Rule::not_negative);
             });
     }
-    if (!any && !nvls) in.fault(section, "needs at least one of ll, ll128, simple");
+    if (!any && !optional) in.fault(section, "needs at least one of ll, ll128, simple");
   }
+  if (const std::string at = "nccl.deduplicated.relay_bytes_per_second"; in.has(at))
+    profile.relay = BytesPerSecond(in.figure(at, Figures::Rule::positive));
   if (const std::string at = "nccl.message"; in.has(at)) {
     MessageLimits& message = profile.message.emplace();
     const auto rate = [&](const char* key) {
@@ -88,8 +97,7 @@ std::vector<NcclFigure> nccl_figures(NcclProfile& profile) {
       if (auto& step = (profile.*algorithm.figures)[static_cast<size_t>(p)])
         visit(*step,
               std::string("nccl.") + algorithm.name + "." + protocol_name(static_cast<Protocol>(p)),
-              algorithm.figures == &NcclProfile::pairs,
-              [&](const std::string& key, double& value, bool share) {
+              with_peers(algorithm), [&](const std::string& key, double& value, bool share) {
                 list.push_back({key, &value, share});
               });
   return list;

@@ -52,6 +52,11 @@ struct NcclProfile {
   /// the machine has none.
   ByProtocol nvls;
   std::optional<MessageLimits> message;  ///< absent: as fast as the links
+  /// Kernels of a deduplicated exchange (DeepEP; simple only); absent: as pairs.
+  ByProtocol deduplicated;
+  /// What they pass on between nodes, through buffers of which the own node's has its turn too, by
+  /// GPU; absent: as fast as the links.
+  std::optional<BytesPerSecond> relay;
 };
 
 /// One protocol that starts in `start` and reaches all of the links.

@@ -39,7 +39,7 @@ class Exchange {
     nvlink_peers_.assign(n, 0), nic_peers_.assign(n, 0);
     for (size_t i = 0; i < n; ++i) {
       std::vector<bool> nodes(way_ == AllToAll::direct ? 0 : static_cast<size_t>(on_.nodes));
-      if (deduplicates_) count_receivers(i);
+      if (deduplicates_) count_receivers(i, machine);
       for (size_t j = 0; j < n; ++j) {
         const double bytes = shape.pair_bytes[i * n + j];
         if (bytes <= 0) continue;
@@ -47,7 +47,7 @@ class Exchange {
           most_own = std::max(most_own, bytes);
         } else {
           add(i, j, bytes, nodes);
-          message = std::max(message, of_message(shape, machine, i, j, bytes));
+          if (!deduplicates_) message = std::max(message, of_message(shape, machine, i, j, bytes));
         }
       }
     }
@@ -55,8 +55,12 @@ class Exchange {
 
   bool staged() const { return way_ == AllToAll::hierarchical; }
   /// Without the bytes.
-  Work steps() const {
+  Work steps(const Machine& machine) const {
     Work work;
+    const GpuProfile& gpu = machine.profile().gpu;
+    work.own = Bytes(2 * most_own) /
+               BytesPerSecond(gpu.memory_bandwidth.value *
+                              gpu.bandwidth_efficiency[static_cast<size_t>(KernelKind::copy)]);
     double nvlink = 0, nic = 0;
     for (size_t i = 0; i < nic_peers_.size(); ++i) {
       nvlink = std::max(nvlink, nvlink_peers_[i]);
@@ -124,7 +128,7 @@ class Exchange {
   }
 
   /// Of the rows that member i sends, which are different at their nodes and at their GPUs.
-  void count_receivers(size_t i) {
+  void count_receivers(size_t i, const Machine& machine) {
     const size_t n = nvlink_peers_.size();
     if (different_.empty()) different_.assign(n * n, {1, 1});
     std::vector<double> to_node(static_cast<size_t>(on_.nodes));
@@ -134,6 +138,11 @@ class Exchange {
       all += shape_.pair_bytes[i * n + j];
     }
     if (all <= 0) return;
+    if (const auto& relay = machine.nccl().relay; relay && on_.nodes > 1) {
+      double passed = 0;
+      for (const double bytes : to_node) passed += bytes * choice_.different(bytes / all);
+      message = std::max(message, Bytes(passed) / *relay);
+    }
     for (size_t j = 0; j < n; ++j)
       different_[i * n + j] = {
           choice_.different(to_node[static_cast<size_t>(on_.node_index[j])] / all),
@@ -162,7 +171,7 @@ class Exchange {
 Work all_to_all_work(const CollectiveShape& shape, const Machine& machine,
                      const AllToAllChoice& way) {
   const Exchange exchange(shape, machine, way);
-  Work work = exchange.steps();
+  Work work = exchange.steps(machine);
   if (exchange.staged()) {
     Work before;
     exchange.first.busiest(before);
@@ -178,12 +187,8 @@ Work all_to_all_work(const CollectiveShape& shape, const Machine& machine,
 void plan_all_to_all(const CollectiveShape& shape, const Machine& machine,
                      const AllToAllChoice& way, Plan& plan) {
   const Exchange exchange(shape, machine, way);
-  const GpuProfile& gpu = machine.profile().gpu;
-  const BytesPerSecond memory(gpu.memory_bandwidth.value *
-                              gpu.bandwidth_efficiency[static_cast<size_t>(KernelKind::copy)]);
-  plan.local = Bytes(2 * exchange.most_own) / memory;  // read and written in the GPU's own memory
-  if (!exchange.staged()) plan.local = std::max(plan.local, exchange.message);
-  const Work steps = exchange.steps();
+  if (!exchange.staged()) plan.message = exchange.message;
+  const Work steps = exchange.steps(machine);
   plan.latency = path_of(steps, plan.figures, machine);
   if (exchange.staged()) {
     exchange.second.emit(plan);
@@ -245,7 +250,7 @@ void plan_send(const CollectiveShape& shape, const Machine& machine, Plan& plan)
             [](const PortBytes& a, const PortBytes& b) { return a.port < b.port; });
   const Work work = send_work(shape, machine);
   plan.latency = path_of(work, plan.figures, machine);
-  plan.local = work.message;
+  plan.message = work.message;
   plan.sent[static_cast<size_t>(shape.from)] = shape.bytes;
   if (!machine.same_node(from, to))
     plan.sent_off_node[static_cast<size_t>(shape.from)] = shape.bytes;

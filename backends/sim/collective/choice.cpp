@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "core/base/error.h"
+#include "core/scenario/scenario.h"
 
 namespace moetwin {
 namespace {
@@ -28,6 +29,11 @@ void obey(std::string list, std::array<bool, N>& allowed, Is&& is) {
   if (std::find(left.begin(), left.end(), true) != left.end()) allowed = left;
 }
 
+/// Logarithm of the ways to choose k of n.
+double log_choose(double n, double k) {
+  return std::lgamma(n + 1) - std::lgamma(k + 1) - std::lgamma(n - k + 1);
+}
+
 }  // namespace
 
 const char* algorithm_name(Algorithm algorithm) {
@@ -35,14 +41,35 @@ const char* algorithm_name(Algorithm algorithm) {
   return kNames[static_cast<int>(algorithm)];
 }
 
+TokenCopies copies_of_tokens(const Scenario& scenario) {
+  const RoutingConfig& routing = scenario.routing;
+  return {scenario.model_config.moe_layer_config.top_k, routing.groups, routing.kept_groups};
+}
+
+double TokenCopies::reach(double share) const {
+  const auto k = static_cast<double>(copies), all = static_cast<double>(groups),
+             kept = static_cast<double>(kept_groups);
+  if (kept >= all) return 1 - std::pow(1 - std::min(share, 1.0), k);
+  // A part of a group is reached where its group is kept.
+  if (share * all <= 1) return kept / all * (1 - std::pow(1 - share * all / kept, k));
+  // Whole groups, of which a token keeps i: the hypergeometric chance, from i = 0 on.
+  const double here = std::min(all, std::round(share * all));
+  double chance = 0;
+  for (double i = 1; i <= std::min(here, kept); ++i) {
+    if (kept - i > all - here) continue;
+    const double log_ways = log_choose(here, i) + log_choose(all - here, kept - i);
+    chance += std::exp(log_ways - log_choose(all, kept)) * (1 - std::pow(1 - i / kept, k));
+  }
+  return chance;
+}
+
 double AllToAllChoice::different(double share) const {
-  if (share <= 0 || copies <= 1) return 1;
-  const auto k = static_cast<double>(copies);
-  return (1 - std::pow(1 - std::min(share, 1.0), k)) / (k * share);
+  if (share <= 0 || of.copies <= 1) return 1;
+  return of.reach(share) / (static_cast<double>(of.copies) * share);
 }
 
 NcclChoice nccl_choice(const std::string& algorithm, const std::map<std::string, std::string>& nccl,
-                       int64_t copies) {
+                       const TokenCopies& copies) {
   NcclChoice choice;
   const auto variable = [&](const char* name) {
     const auto found = nccl.find(name);

@@ -10,6 +10,8 @@
 
 namespace moetwin {
 
+struct Scenario;
+
 enum class Algorithm : uint8_t { ring, tree, nvls };
 inline constexpr int kAlgorithms = 3;
 /// "ring", "tree", "nvls".
@@ -23,11 +25,21 @@ const char* algorithm_name(Algorithm algorithm);
 /// the way back rows of one token are summed where they meet.
 enum class AllToAll : uint8_t { direct, pxn, hierarchical, deduplicated };
 
+/// Whose rows they are: each token's `copies` go to independent experts, all of them among
+/// `kept_groups` of `groups` equal parts of the experts (group-limited top-k).
+struct TokenCopies {
+  int64_t copies = 1, groups = 1, kept_groups = 1;
+  /// The chance that a token has a copy among receivers that together get `share` of all copies.
+  double reach(double share) const;
+};
+
+TokenCopies copies_of_tokens(const Scenario& scenario);
+
 struct AllToAllChoice {
   AllToAll way = AllToAll::direct;
-  int64_t copies = 1;  ///< of a row among those a member sends: experts of a token
+  TokenCopies of{};
   /// Of rows to receivers that together get `share` of a member's, those that are different: the
-  /// chance that one of `copies` independent receivers is among them, over their expected number.
+  /// tokens that reach them over their expected number of rows.
   double different(double share) const;
 };
 
@@ -40,11 +52,11 @@ struct NcclChoice {
 };
 
 /// `algorithm`: cluster.collective_algorithm ("auto", an algorithm's name, "pxn",
-/// "hierarchical" or "deduplicated", of rows with `copies`), `nccl`: the scenario's variables.
+/// "hierarchical" or "deduplicated", of such copies), `nccl`: the scenario's variables.
 /// NCCL_PROTO ("Simple", "^LL128") always counts; NCCL_ALGO ("Ring,Tree") and NCCL_NVLS_ENABLE=0
 /// where `algorithm` names none; algorithms that are not modelled (collnet, PAT) are passed over,
 /// and a list that leaves nothing allows all. Throws Error(configuration) for an unknown name.
 NcclChoice nccl_choice(const std::string& algorithm, const std::map<std::string, std::string>& nccl,
-                       int64_t copies = 1);
+                       const TokenCopies& copies = {});
 
 }  // namespace moetwin

@@ -57,17 +57,23 @@ void lay_out(const CollectiveShape& shape, const Machine& machine, const AllToAl
 }  // namespace
 
 Seconds Plan::alone(const Machine& machine) const {
-  return latency + std::max(local, through(ports, machine)) + then_latency +
+  return latency + std::max(message, through(ports, machine)) + then_latency +
          through(then_ports, machine);
 }
 
 void Plan::clear(int64_t members) {
   way = "";
-  latency = local = then_latency = Seconds(0);
+  latency = message = then_latency = Seconds(0);
   ports.clear();
   then_ports.clear();
   sent.assign(static_cast<size_t>(members), 0);
   sent_off_node.assign(static_cast<size_t>(members), 0);
+}
+
+AllToAllChoice way_of(const CollectiveShape& shape, const NcclChoice& choice) {
+  AllToAllChoice way = choice.all_to_all;
+  if (way.way == AllToAll::deduplicated && !shape.of_tokens) way.way = AllToAll::direct;
+  return way;
 }
 
 std::vector<Candidate> candidates(const CollectiveShape& shape, const Machine& machine,
@@ -77,10 +83,13 @@ std::vector<Candidate> candidates(const CollectiveShape& shape, const Machine& m
     case CollectiveKind::barrier:
       list.push_back({Algorithm::tree, &NcclProfile::tree, tree_work(shape, machine)});
       break;
-    case CollectiveKind::all_to_all_v:
-      list.push_back({Algorithm::ring, &NcclProfile::pairs,
-                      all_to_all_work(shape, machine, choice.all_to_all)});
+    case CollectiveKind::all_to_all_v: {
+      const AllToAllChoice way = way_of(shape, choice);
+      const bool own = way.way == AllToAll::deduplicated && has_any(machine.nccl().deduplicated);
+      list.push_back({Algorithm::ring, own ? &NcclProfile::deduplicated : &NcclProfile::pairs,
+                      all_to_all_work(shape, machine, way)});
       break;
+    }
     case CollectiveKind::send:
     case CollectiveKind::recv:
       list.push_back({Algorithm::ring, &NcclProfile::pairs, send_work(shape, machine)});
@@ -107,7 +116,8 @@ std::vector<Candidate> candidates(const CollectiveShape& shape, const Machine& m
   const auto& mesh = machine.profile().mesh_share;
   if (const auto found = mesh.find(shape.on->most); found != mesh.end())
     for (Candidate& c : list)
-      if (c.figures != &NcclProfile::pairs) c.mesh_share = found->second;
+      if (c.figures != &NcclProfile::pairs && c.figures != &NcclProfile::deduplicated)
+        c.mesh_share = found->second;
   return list;
 }
 
@@ -164,9 +174,10 @@ void make_plan(const CollectiveShape& shape, const Machine& machine, const NcclC
   }
   require(best.has_value(), "a profile has figures of every collective");
   plan.protocol = best->protocol;
-  plan.way = way_name(shape.kind, plan, choice.all_to_all);
+  const AllToAllChoice way = way_of(shape, choice);
+  plan.way = way_name(shape.kind, plan, way);
   plan.figures = among(*(*figures)[static_cast<size_t>(best->protocol)], mesh_share);
-  lay_out(shape, machine, choice.all_to_all, plan);
+  lay_out(shape, machine, way, plan);
   plan.latency += plan.figures.start;
 }
 

@@ -36,7 +36,10 @@ struct CollectiveShape {
   int64_t from = 0, to = 0;  ///< of a send, as group ranks
   /// all_to_all_v: bytes from member i to member j at [i * n + j].
   std::vector<double> pair_bytes;
+  bool of_tokens = true;  ///< all_to_all_v: its rows are copies of tokens, for experts
 };
+/// The way that an exchange goes: rows that are no copies are not deduplicated.
+AllToAllChoice way_of(const CollectiveShape& shape, const NcclChoice& choice);
 
 struct PortBytes {
   int64_t port = 0;
@@ -49,12 +52,12 @@ struct Plan {
   ProtocolFigures figures;                  ///< of both
   Seconds latency;                          ///< passes before the bytes
   std::vector<PortBytes> ports;             ///< every port at most once, in order
-  Seconds local;                            ///< copies inside a GPU, beside the ports
+  Seconds message;                          ///< of the largest message, beside the ports
   Seconds then_latency;                     ///< of a second stage, after the first's bytes
   std::vector<PortBytes> then_ports;        ///< empty: there is none
   std::vector<double> sent, sent_off_node;  ///< bytes to other ranks, by member
 
-  bool empty() const { return ports.empty() && local.value == 0 && latency.value == 0; }
+  bool empty() const { return ports.empty() && message.value == 0 && latency.value == 0; }
   /// Seconds when nothing else uses the ports.
   Seconds alone(const Machine& machine) const;
   /// "ring, LL128"; of an exchange its way: "pairs, Simple", "PXN, Simple", ...

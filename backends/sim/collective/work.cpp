@@ -16,7 +16,7 @@ Seconds path_of(const Work& work, const ProtocolFigures& figures, const Machine&
   return (figures.nvlink_step + work.piece / reached(p.nvlink, figures.nvlink_share)) *
              work.nvlink_steps +
          (figures.nic_step + work.piece / reached(p.nic, figures.nic_share)) * work.nic_steps +
-         figures.nvlink_peer * work.nvlink_peers + figures.nic_peer * work.nic_peers;
+         figures.nvlink_peer * work.nvlink_peers + figures.nic_peer * work.nic_peers + work.own;
 }
 
 Seconds bytes_of(const Work& work, const ProtocolFigures& figures, const Machine& machine) {

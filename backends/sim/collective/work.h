@@ -14,15 +14,17 @@ struct CollectiveShape;
 struct Work {
   double nvlink_steps = 0, nic_steps = 0;  ///< one after the other on the longest path
   double nvlink_peers = 0, nic_peers = 0;  ///< of a member, beyond its first
-  Bytes piece;                             ///< passed on whole at each step of a ring
-  bool ring = false;                       ///< bytes pass while the pieces travel
+  Seconds own;                ///< copy of what a member keeps, by the kernel that sends the rest
+  Bytes piece;                ///< passed on whole at each step of a ring
+  bool ring = false;          ///< bytes pass while the pieces travel
   Bytes nvlink, nic, fabric;  ///< through the busiest port of each kind; fabric: as of its
                               ///< first link
   Seconds message;            ///< of the largest message, however idle the ports are
   Bytes nvlink_before;        ///< of a first stage, whose bytes pass alone
 };
 
-/// Sum of the path's steps (a ring's with their pieces), without bytes otherwise.
+/// Sum of the path's steps (a ring's with their pieces) and the copy of the own part, without bytes
+/// otherwise.
 Seconds path_of(const Work& work, const ProtocolFigures& figures, const Machine& machine);
 /// The busiest port's time.
 Seconds bytes_of(const Work& work, const ProtocolFigures& figures, const Machine& machine);
@@ -41,7 +43,8 @@ Work tree_work(const CollectiveShape& shape, const Machine& machine);
 Work nvls_work(const CollectiveShape& shape, const Machine& machine);
 /// Chain from the root: n-1 steps, the bytes once through every port.
 Work broadcast_work(const CollectiveShape& shape, const Machine& machine);
-/// One step, every further peer of the member with most, the bytes of every pair.
+/// One step, every further peer of the member with most, the largest own part read and written in
+/// the GPU's memory, the bytes of every pair.
 /// Of a hierarchical one the bytes inside nodes are a first stage of their own.
 Work all_to_all_work(const CollectiveShape& shape, const Machine& machine,
                      const AllToAllChoice& way);

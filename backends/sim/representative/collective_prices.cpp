@@ -102,6 +102,7 @@ CollectivePrice CollectivePrices::all_to_all(const Group& group, const std::stri
   shape.kind = CollectiveKind::all_to_all_v;
   shape.group = group;
   shape.pair_bytes = std::move(pair_bytes);
+  shape.of_tokens = name == "ep";
   double listed = 0;
   const auto n = static_cast<size_t>(group.size());
   for (size_t i = 0; i < n; ++i)

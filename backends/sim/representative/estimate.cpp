@@ -25,7 +25,8 @@ namespace {
 /// What a choice of algorithms and protocols is made of.
 std::string choice_text(const Scenario& scenario) {
   std::string text = scenario.cluster.collective_algorithm;
-  append(text, scenario.model_config.moe_layer_config.top_k);
+  const TokenCopies copies = copies_of_tokens(scenario);
+  for (const int64_t n : {copies.copies, copies.groups, copies.kept_groups}) append(text, n);
   for (const auto& [name, value] : scenario.nccl) text += "\n" + name + "=" + value;
   return text + "\n";
 }
@@ -101,7 +102,7 @@ struct Estimator::Inside {
     if (!prices)
       prices = std::make_unique<CollectivePrices>(
           world->machine, nccl_choice(scenario.cluster.collective_algorithm, scenario.nccl,
-                                      scenario.model_config.moe_layer_config.top_k));
+                                      copies_of_tokens(scenario)));
     return *prices;
   }
 };

@@ -159,7 +159,7 @@ double Flow::pass(const Transfer& transfer) {
       flow_broadcast(shape, machine_, figures, run);
       break;
     case CollectiveKind::all_to_all_v:
-      flow_all_to_all(shape, machine_, choice_.all_to_all, plan, run);
+      flow_all_to_all(shape, machine_, way_of(shape, choice_), plan, run);
       break;
     case CollectiveKind::send:
     case CollectiveKind::recv:
@@ -169,7 +169,7 @@ double Flow::pass(const Transfer& transfer) {
       run.sleep((plan.latency - figures.start).value);
   }
   run.join();
-  const double rest = begin + (plan.latency + plan.local).value - s4u::Engine::get_clock();
+  const double rest = begin + (plan.latency + plan.message).value - s4u::Engine::get_clock();
   if (rest > 0) s4u::this_actor::sleep_for(rest);
   return s4u::Engine::get_clock();
 }

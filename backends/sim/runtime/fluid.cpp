@@ -25,7 +25,7 @@ class Fluid : public Network {
 
   double pass(const Transfer& transfer) override {
     const Plan& plan = *transfer.plan;
-    const double end = carry(transfer.start + plan.latency.value, plan.ports, plan.local.value);
+    const double end = carry(transfer.start + plan.latency.value, plan.ports, plan.message.value);
     if (plan.then_ports.empty()) return end;
     return carry(end + plan.then_latency.value, plan.then_ports, 0);
   }
@@ -40,9 +40,9 @@ class Fluid : public Network {
       amounts[i].left = ports[i].bytes;
       sharing_.enter(ports[i].port, now, amounts[i]);
     }
-    const double local = now + seconds;
+    const double sent = now + seconds;
     for (;;) {
-      double end = local;
+      double end = sent;
       for (size_t i = 0; i < amounts.size(); ++i)
         end = std::max(end, amounts[i].through >= 0
                                 ? amounts[i].through
@@ -75,9 +75,9 @@ class Fluid : public Network {
       for (const int64_t other : others) put(other, bytes / static_cast<double>(others.size()));
     };
     for (const PortBytes& p : ports) enter(p.port, p.bytes);
-    const double local = now + seconds;
+    const double sent = now + seconds;
     for (;;) {
-      double end = local, loss = std::numeric_limits<double>::infinity();
+      double end = sent, loss = std::numeric_limits<double>::infinity();
       for (const Part& part : parts) {
         const bool through = part.amount.through >= 0;
         end = std::max(

@@ -231,7 +231,7 @@ void Rendezvous::correct(Collective& c) const {
                             collective_name(c.kind), c.group->name,
                             c.listed_bytes / static_cast<double>(c.members.size()));
   c.plan.latency = c.plan.latency * factor;
-  c.plan.local = c.plan.local * factor;
+  c.plan.message = c.plan.message * factor;
   c.plan.then_latency = c.plan.then_latency * factor;
   for (auto* ports : {&c.plan.ports, &c.plan.then_ports})
     for (PortBytes& port : *ports) port.bytes *= factor;
@@ -249,6 +249,7 @@ void Rendezvous::plan(Collective& c) {
   shape.kind = is_pair(c.kind) ? CollectiveKind::send : c.kind;
   shape.group = c.group->group;
   shape.on = &c.group->on;
+  shape.of_tokens = c.group->name == "ep";
   shape.root = c.root;
   if (is_pair(c.kind)) {
     shape.from = c.ranks[0];

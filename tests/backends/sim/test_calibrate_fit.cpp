@@ -100,7 +100,8 @@ TEST_CASE("one bad measurement does not decide") {
 
 TEST_CASE("collectives on a node give bandwidth, latency of a step and fixed time back") {
   // all_reduce of n: C + 2 (n-1) L + 2 (n-1)/n S/B; gathers half of it; broadcast and all-to-all
-  // tell C and L apart. C = 20 us, L = 3 us, B = 8 GB/s of the toy's 10.
+  // tell C and L apart; of an all-to-all each member also copies its own part, read and written in
+  // its memory. C = 20 us, L = 3 us, B = 8 GB/s of the toy's 10.
   constexpr double c = 20e-6, l = 3e-6, b = 8e9;
   Measurements m;
   for (const int64_t n : {2, 4, 8})
@@ -112,7 +113,8 @@ TEST_CASE("collectives on a node give bandwidth, latency of a step and fixed tim
       m.collectives.push_back(collective(CollectiveKind::all_gather, group, bytes,
                                          c + ring * l + ring / size * bytes / b));
       m.collectives.push_back(
-          collective(CollectiveKind::all_to_all_v, group, bytes, c + l + ring / size * bytes / b));
+          collective(CollectiveKind::all_to_all_v, group, bytes,
+                     c + l + 2 * bytes / size / kMemory + ring / size * bytes / b));
     }
   const FitResult fit = fit_profile(m, toy(), "made");
   CHECK(fit.profile.nvlink.bandwidth.value == 10e9);

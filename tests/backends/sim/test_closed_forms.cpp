@@ -50,7 +50,7 @@ struct Group8 {  // nodes x 8 members, or one node of n
 
 double alone(const ClusterProfile& profile, const Group8& g, CollectiveKind kind, double bytes,
              const std::string& algorithm = "auto", const std::vector<double>& pairs = {},
-             int64_t copies = 1) {
+             const TokenCopies& copies = {}, bool of_tokens = true) {
   const int64_t n = g.nodes * g.per_node;
   const Machine machine(profile, n);
   CollectiveShape shape;
@@ -61,6 +61,7 @@ double alone(const ClusterProfile& profile, const Group8& g, CollectiveKind kind
   shape.bytes = bytes;
   shape.to = n - 1;
   shape.pair_bytes = pairs;
+  shape.of_tokens = of_tokens;
   if (kind == CollectiveKind::all_to_all_v && pairs.empty())
     shape.pair_bytes.assign(static_cast<size_t>(n * n), bytes / static_cast<double>(n));
   Plan plan;
@@ -238,6 +239,7 @@ TEST_CASE("laws on a thousand machines", "[C26][C27]") {
       ClusterProfile faster = p;
       faster.nvlink.bandwidth = BytesPerSecond(2 * p.nvlink.bandwidth.value);
       faster.nic.bandwidth = BytesPerSecond(2 * p.nic.bandwidth.value);
+      faster.gpu.memory_bandwidth = BytesPerSecond(2 * p.gpu.memory_bandwidth.value);
       const double fast = alone(faster, g, kind, bytes), half = alone(p, g, kind, bytes / 2);
       CHECK(fast < seconds);
       CHECK(fast > seconds / 2);
@@ -278,13 +280,54 @@ TEST_CASE("a deduplicating exchange sends a row once to each node and once to ea
   const double nic = bytes * 3 / 4 * node / (kNic * kPairs.nic_share);
   const double nvlink = bytes / 32 * gpu * (7 + 3 * 7) / (kNvlink * kPairs.nvlink_share);
   const double deduplicated =
-      alone(profile, g, CollectiveKind::all_to_all_v, bytes, "deduplicated", {}, 8);
+      alone(profile, g, CollectiveKind::all_to_all_v, bytes, "deduplicated", {}, {8});
   CHECK(deduplicated == Approx(std::max(nic, nvlink)).epsilon(0.01));
   // With one expert a token nothing is the same.
-  CHECK(alone(profile, g, CollectiveKind::all_to_all_v, bytes, "deduplicated", {}, 1) ==
+  CHECK(alone(profile, g, CollectiveKind::all_to_all_v, bytes, "deduplicated", {}, {1}) ==
         Approx(bytes * 3 / 4 / (kNic * kPairs.nic_share)).epsilon(0.01));
   // Inside a node only copies for one GPU are.
   const double inside = (1 - std::pow(7.0 / 8, k)) / (k / 8);
-  CHECK(alone(profile, {1, 8}, CollectiveKind::all_to_all_v, bytes, "deduplicated", {}, 8) ==
+  CHECK(alone(profile, {1, 8}, CollectiveKind::all_to_all_v, bytes, "deduplicated", {}, {8}) ==
         Approx(bytes * 7 / 8 * inside / (kNvlink * kPairs.nvlink_share)).epsilon(0.01));
+  // Rows that are no tokens' copies are all sent.
+  CHECK(alone(profile, g, CollectiveKind::all_to_all_v, bytes, "deduplicated", {}, {8}, false) ==
+        alone(profile, g, CollectiveKind::all_to_all_v, bytes, "auto"));
+}
+
+TEST_CASE("kernels of a deduplicating exchange have figures of their own") {
+  ClusterProfile profile = machine_of(8);
+  ProtocolFigures own = kPairs;
+  own.nvlink_share = kPairs.nvlink_share / 2;
+  profile.nccl_section->deduplicated[static_cast<size_t>(Protocol::simple)] = own;
+  const double bytes = 1 << 30, k = 8;
+  const double inside = (1 - std::pow(7.0 / 8, k)) / (k / 8);
+  CHECK(alone(profile, {1, 8}, CollectiveKind::all_to_all_v, bytes, "deduplicated", {}, {8}) ==
+        Approx(2 * bytes * 7 / 8 * inside / (kNvlink * kPairs.nvlink_share)).epsilon(0.01));
+  // All other rows go as before.
+  CHECK(alone(profile, {1, 8}, CollectiveKind::all_to_all_v, bytes, "auto") ==
+        alone(machine_of(8), {1, 8}, CollectiveKind::all_to_all_v, bytes, "auto"));
+  // What is passed to nodes, the own one included, where that takes longest: to each of two go
+  // 1 - (1/2)^8 tokens of 8/2 rows. In one node nothing is.
+  const double inside_only =
+      alone(profile, {1, 8}, CollectiveKind::all_to_all_v, bytes, "deduplicated", {}, {8});
+  profile.nccl_section->relay = BytesPerSecond(1e9);
+  const double passed = 2 * (1 - std::pow(0.5, k)) / k;
+  CHECK(alone(profile, {2, 8}, CollectiveKind::all_to_all_v, bytes, "deduplicated", {}, {8}) ==
+        Approx(bytes * passed / 1e9).epsilon(0.01));
+  CHECK(alone(profile, {1, 8}, CollectiveKind::all_to_all_v, bytes, "deduplicated", {}, {8}) ==
+        inside_only);
+}
+
+TEST_CASE("tokens reach the places of their experts, within kept groups") {
+  // 4 copies, 8 experts in 4 groups of 2, 2 groups kept: of 6 pairs of groups each place of one
+  // group is in 3; its half, one expert, is then missed by 4 choices of 4 with chance (3/4)^4.
+  const TokenCopies limited{4, 4, 2};
+  CHECK(limited.reach(0.25) == Approx(0.5 * (1 - std::pow(0.5, 4))));
+  CHECK(limited.reach(0.125) == Approx(0.5 * (1 - std::pow(0.75, 4))));
+  // Two groups: both are kept in 1 of 6 pairs, one in 4 of 6, none in 1.
+  CHECK(limited.reach(0.5) == Approx(1.0 / 6 + 4.0 / 6 * (1 - std::pow(0.5, 4))));
+  CHECK(limited.reach(1) == Approx(1));
+  // Without a limit.
+  CHECK(TokenCopies{4, 4, 4}.reach(0.25) == Approx(1 - std::pow(0.75, 4)));
+  CHECK(TokenCopies{4}.reach(0.5) == Approx(1 - std::pow(0.5, 4)));
 }
