@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "analysis/validate/row_machine.h"
 
@@ -39,6 +40,31 @@ bool read_kind(const std::string& name, CollectiveRow& out) {
   return true;
 }
 
+/// Dispatch and combine of DeepEP and of libraries that took its tests over: `tokens_per_gpu`
+/// tokens to `topk` of equally loaded experts, on four nodes at most. With FP8 a token has a scale
+/// in fp32 for each 128 elements.
+bool read_token_exchange(const PublishedRow& row, const std::string& name, CollectiveRow& out) {
+  const bool dispatch = name.rfind("ep_dispatch_", 0) == 0;
+  const bool fp8 = dispatch && name == "ep_dispatch_fp8";
+  if (!fp8 && name != "ep_dispatch_bf16" && name != "ep_combine_bf16") return false;
+  const auto tokens = row.number("tokens_per_gpu"), hidden = row.number("hidden");
+  out.copies = row.whole("topk", 0);
+  if (!tokens || !hidden || out.copies == 0) return false;
+  out.kind = CollectiveKind::all_to_all_v;
+  out.algorithm = "deduplicated";
+  out.most_nodes = std::min<int64_t>(out.nodes, 4);
+  const double token_bytes = fp8 ? *hidden * (1 + 4.0 / 128) : *hidden * 2;
+  out.bytes = *tokens * static_cast<double>(out.copies) * token_bytes;
+  return true;
+}
+
+/// Of the rows of an exchange of tokens those that DeepEP's bandwidths count.
+double share_counted(const CollectiveRow& row) {
+  const auto places = static_cast<double>(row.nodes > 1 ? row.most_nodes : row.ranks),
+             k = static_cast<double>(row.copies);
+  return places * (1 - std::pow(1 - 1 / places, k)) / k;
+}
+
 /// NCCL_ALGO's words in the column, in NCCL's own spelling.
 void read_algorithm(const std::string& text, CollectiveRow& out) {
   const std::string words = lower_case(text);
@@ -73,7 +99,7 @@ double measured_seconds(const PublishedRow& row, const CollectiveRow& work) {
   if (const auto bus = row.number("busbw_GBps"); bus && *bus > 0)
     return work.bytes * bus_over_algorithm(work) / (*bus * 1e9);
   if (const auto rate = row.number("algbw_GBps"); rate && *rate > 0)
-    return work.bytes / (*rate * 1e9);
+    return work.bytes * (work.copies > 0 ? share_counted(work) : 1) / (*rate * 1e9);
   return 0;
 }
 
@@ -91,7 +117,7 @@ CollectiveRow read_collective_row(const PublishedRow& row) {
   out.hosts_share_nvlink = machine.hosts_share_nvlink;
   out.reason = machine.reason;
   if (!out.reason.empty()) return out;
-  if (!read_kind(collective, out)) {
+  if (!read_kind(collective, out) && !read_token_exchange(row, collective, out)) {
     out.reason = fmt::format("{}: no collective of the model", collective);
   } else if (row.mentions("notes", "threshold")) {
     out.reason = "a threshold of a health check, not a measurement";
@@ -102,7 +128,7 @@ CollectiveRow read_collective_row(const PublishedRow& row) {
   }
   if (!out.reason.empty()) return out;
   read_algorithm(row.text("env_algo"), out);
-  out.bytes = row.number("size_bytes").value_or(kPeakBytes);
+  if (out.copies == 0) out.bytes = row.number("size_bytes").value_or(kPeakBytes);
   out.seconds = measured_seconds(row, out);
   read_convention(row, out);
   if (!(out.bytes > 0 && out.seconds > 0)) out.reason = "no time and no bandwidth";

@@ -17,6 +17,9 @@ struct CollectiveRow {
   /// As nccl-tests counts them: all_reduce, broadcast, send: of the tensor; all_gather,
   /// reduce_scatter: of the longer one; all-to-all: a member's send buffer.
   double bytes = 0;
+  /// Of an exchange of tokens by kernels of their own (DeepEP): experts of a token, and of how many
+  /// nodes at most; 0: it is none.
+  int64_t copies = 0, most_nodes = 0;
   /// Bytes a rank copies afterwards: torch.distributed.all_gather hands its flat result out as a
   /// list of tensors.
   double copied_bytes = 0;
@@ -26,8 +29,9 @@ struct CollectiveRow {
 };
 
 /// Times are the out-of-place ones; where a row has none they follow from bus or algorithm
-/// bandwidth by nccl-tests' definitions. A peak without a size is taken at 8 GiB. Throws
-/// UnreadableField.
+/// bandwidth by nccl-tests' definitions, or DeepEP's: its bandwidths count a token once for each
+/// node (or GPU, in one node) that it goes to, the own one included. A peak without a size is taken
+/// at 8 GiB. Throws UnreadableField.
 CollectiveRow read_collective_row(const PublishedRow& row);
 
 /// Which ranks of a machine the members are.

@@ -99,6 +99,10 @@ Scenario world_of(const CollectiveRow& row, int64_t ranks) {
   s.distributed_config.world_size = s.distributed_config.data_parallel_size = ranks;
   s.training_config.global_batch_size = ranks;
   s.training_config.numerics = "none";
+  if (row.copies > 0) {
+    s.model_config.moe_layer_config.top_k = row.copies;
+    s.routing.groups = row.nodes, s.routing.kept_groups = row.most_nodes;
+  }
   s.cluster.profile = row.profile;
   s.cluster.collective_algorithm = row.algorithm;
   if (!row.nccl_algo.empty()) s.nccl["NCCL_ALGO"] = row.nccl_algo;
@@ -118,7 +122,8 @@ std::vector<Prediction> run_collectives(const MakeCluster& make,
   }
   make(world_of(first, place.world))->run([&](Backend& device) {
     if (place.group.index_of(device.properties().rank) < 0) return;
-    const auto all = device.communicator(place.group, "all");
+    // Copies of tokens are known by the group they go to.
+    const auto all = device.communicator(place.group, first.copies > 0 ? "ep" : "all");
     Member member(device, *all);
     for (size_t i = 0; i < rows.size(); ++i) {
       const double seconds = member.seconds(rows[i]);
@@ -147,8 +152,8 @@ void plan_collectives(const std::vector<PublishedRow>& rows, RowPlan& plan) {
     result.measured = work.seconds;
     result.unit = "s";
     if (row.mentions("notes", "read off a chart")) result.caveat = "read off a chart";
-    Group& group = groups[fmt::format("{}|{}|{}|{}|{}", work.profile, work.ranks, work.nodes,
-                                      work.algorithm, work.nccl_algo)];
+    Group& group = groups[fmt::format("{}|{}|{}|{}|{}|{}", work.profile, work.ranks, work.nodes,
+                                      work.algorithm, work.nccl_algo, work.copies)];
     group.rows.push_back(i);
     group.work.push_back(std::move(work));
   });

@@ -165,6 +165,8 @@ void read_experts(const PublishedRow& row, TrainingRow& out) {
   RoutingConfig& routing = out.scenario.routing;
   routing.source = "learned";
   routing.without_numerics = "uniform";
+  // DeepSeek-V3's config.json: n_group, topk_group.
+  if (m.latent() && e.num_experts == 256) routing.groups = 8, routing.kept_groups = 4;
   // Of a router left to itself: RT-MARIN7668-003, most rows of an EP rank over the mean.
   constexpr double kLearnedRankLoad = 1.338;
   if (const auto ranks = row.whole("EP", 1); row.mentions("routing", "learned") && ranks > 1) {

@@ -242,6 +242,38 @@ TEST_CASE("times of collectives follow from what the row states") {
   CHECK_FALSE(read("all_reduce", "notes", "").reason.empty());
 }
 
+TEST_CASE("dispatch and combine of tokens are exchanges of their copies") {
+  const auto read = [](const char* collective, const char* nodes, const char* gpus,
+                       const char* column, const char* value) {
+    return read_collective_row(row_of({{"collective", collective},
+                                       {"gpu", "H800-SXM"},
+                                       {"gpu_mem_gb", "80"},
+                                       {"nodes", nodes},
+                                       {"n_gpus", gpus},
+                                       {"fabric", "InfiniBand"},
+                                       {"nics_per_node", "8"},
+                                       {"nic_gbps", "400"},
+                                       {"tokens_per_gpu", "4096"},
+                                       {"hidden", "7168"},
+                                       {"topk", "8"},
+                                       {column, value}}));
+  };
+  const CollectiveRow fp8 = read("ep_dispatch_fp8", "1", "8", "time_us", "500");
+  CHECK(fp8.reason.empty());
+  CHECK(fp8.algorithm == "deduplicated");
+  CHECK(fp8.copies == 8);
+  CHECK(fp8.seconds == Approx(500e-6));
+  // A byte an element, and four for 128 of them.
+  CHECK(fp8.bytes == 4096.0 * 8 * (7168 + 7168 / 128 * 4));
+  const CollectiveRow bf16 = read("ep_combine_bf16", "2", "16", "algbw_GBps", "43");
+  CHECK(bf16.bytes == 4096.0 * 8 * 7168 * 2);
+  // A token goes to 2 (1 - (1/2)^8) nodes, the own one included.
+  CHECK(bf16.seconds == Approx(4096.0 * 7168 * 2 * 2 * (1 - 1.0 / 256) / 43e9));
+  // Kernels for decoding are others.
+  CHECK_FALSE(read("ep_dispatch_fp8_lowlat", "1", "8", "time_us", "77").reason.empty());
+  CHECK_FALSE(read("ep_dispatch_fp8", "1", "8", "topk", "").reason.empty());
+}
+
 TEST_CASE("members lie equally on nodes") {
   CollectiveRow row;
   row.ranks = 20;
