@@ -21,8 +21,9 @@ std::string members_text(const Group& group) {
 void print_grids(std::ostream& out, const Grid& grid, const ModelConfig& model) {
   out << fmt::format("Expert grid  W {} = EDP {} x EP {} x ETP {} x PP {}\n", grid.world(),
                      grid.edp(), grid.ep(), grid.etp(), grid.pp());
-  out << fmt::format("Dense grid   W {} = DDP {} x TP {} x PP {}\n", grid.world(), grid.ddp(),
-                     grid.tp(), grid.pp());
+  const std::string context = grid.cp() > 1 ? fmt::format(" x CP {}", grid.cp()) : "";
+  out << fmt::format("Dense grid   W {} = DDP {}{} x TP {} x PP {}\n", grid.world(),
+                     grid.batch_ranks(), context, grid.tp(), grid.pp());
   const int64_t experts = model.moe_layer_config.num_experts;
   if (experts == 0) return;
   out << fmt::format("Experts      {} per MoE layer, {} on each rank, {} {} of each\n", experts,
@@ -40,6 +41,7 @@ void print_groups(std::ostream& out, const Grid& grid, size_t most_groups) {
   TextTable table({true, false, true, true, true});
   table.row({"kind", "groups", "of", "carries", "members"});
   for (GroupKind kind : all_group_kinds()) {
+    if (kind == GroupKind::cp && grid.cp() == 1) continue;
     const std::vector<Group> groups = grid.groups(kind);
     std::string members;
     if (groups.size() > 1 && static_cast<int64_t>(groups.size()) == grid.world()) {

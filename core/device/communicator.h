@@ -26,6 +26,11 @@ constexpr bool is_pair(CollectiveKind kind) {
   return kind == CollectiveKind::send || kind == CollectiveKind::recv;
 }
 const char* collective_name(CollectiveKind kind);
+/// Whether a call on a group of this name is an exchange of tokens: under context parallelism keys
+/// and values go the same way.
+inline bool is_token_exchange(CollectiveKind kind, const std::string& group) {
+  return kind == CollectiveKind::all_to_all_v && group != "cp";
+}
 enum class ReduceOp : uint8_t { sum, max, min };
 
 struct CollectiveCall {

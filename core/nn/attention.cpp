@@ -7,20 +7,22 @@
 namespace moetwin {
 
 Attention::Attention(ParameterSet& parameters, const ModelConfig& model, const std::string& name,
-                     double output_init_std, int64_t block, const TensorParallel& tp) {
+                     double output_init_std, int64_t block, const TensorParallel& tp,
+                     const ContextAttention& cp)
+    : cp_(cp) {
   require(model.num_attention_heads % tp.size() == 0 && model.kv_heads() % tp.size() == 0,
           "TP divides the heads");
   heads_.query_heads = model.num_attention_heads / tp.size();
   heads_.kv_heads = model.kv_heads() / tp.size();
   heads_.head_dim = model.dim_per_head();
   heads_.value_dim = model.value_dim();
-  heads_.sequence_length = model.sequence_length;
+  heads_.sequence_length = model.sequence_length / cp.size();
   heads_.epsilon = model.norm_epsilon;
   heads_.scale = score_scale(model);
   const int64_t queries = model.num_attention_heads * heads_.head_dim;
   const int64_t keys = model.kv_heads() * heads_.head_dim;
   if (model.latent()) {
-    latent_.emplace(parameters, model, name, block, tp);
+    latent_.emplace(parameters, model, name, block, tp, heads_.sequence_length);
   } else {
     rotary_ = model.position_embedding == "rotary";
     angles_ = rotary_angles(model, heads_.head_dim);
@@ -77,11 +79,17 @@ void Attention::core(Context& context, Saved& saved) const {
         context.activation({tokens, heads_.query_heads * heads_.value_dim}, "attention output");
   saved.lse = context.memory.allocate({tokens, heads_.query_heads}, context.real(),
                                       MemoryClass::activations, "attention log-sum-exp");
-  saved.kept = context.launch_keeping(attention(saved.qkv, saved.out, saved.lse, heads_));
+  saved.kept.clear();
+  if (cp_.size() > 1)
+    cp_.forward(context, heads_, saved.qkv, saved.out, saved.lse, saved.kept);
+  else
+    saved.kept.push_back(
+        context.launch_keeping(attention(saved.qkv, saved.out, saved.lse, heads_)));
 }
 
 void Attention::Saved::forget_core(bool and_output) {
-  lse = kept = {};
+  lse = {};
+  kept.clear();
   if (and_output) out = {};
 }
 
@@ -142,7 +150,10 @@ Tensor Attention::backward(Context& context, Saved& saved, const Tensor& dy) con
   }
   Tensor d_out = out_.backward(context, saved.out, dy);
   Tensor d_qkv = context.activation(saved.qkv.shape, "qkv gradient");
-  context.launch(attention_backward(saved.qkv, saved.out, saved.lse, d_out, d_qkv, heads_));
+  if (cp_.size() > 1)
+    cp_.backward(context, heads_, saved.qkv, saved.out, saved.lse, d_out, d_qkv);
+  else
+    context.launch(attention_backward(saved.qkv, saved.out, saved.lse, d_out, d_qkv, heads_));
   return project_back(context, saved, d_qkv);
 }
 

@@ -1,10 +1,12 @@
 #pragma once
 // Causal multi-head self-attention: packed projection, optional QK norm and rotary positions, or
 // the projections of latent attention; output projection. Under TP each rank has its heads, queries
-// beside their keys and values, and leaves a partial sum.
+// beside their keys and values, and leaves a partial sum. Under CP it has parts of the sequences.
 
 #include <optional>
+#include <vector>
 
+#include "core/nn/context_attention.h"
 #include "core/nn/latent_projection.h"
 #include "core/nn/linear.h"
 #include "core/ops/attention.h"
@@ -19,16 +21,17 @@ class Attention {
     Tensor projected;  ///< before QK norm (only with it)
     Tensor norm_rstd;
     LatentProjection::Saved latent;
-    Tensor qkv;       ///< what attention reads
-    Tensor out, lse;  ///< made again by the backward where they were dropped (recompute)
-    Tensor kept;      ///< by other frameworks' kernels: score matrices
+    Tensor qkv;                ///< what attention reads
+    Tensor out, lse;           ///< made again by the backward where they were dropped (recompute)
+    std::vector<Tensor> kept;  ///< by other frameworks' kernels: score matrices
     /// Drops what attention makes again (recompute). Frameworks keep its output, which the
     /// projection behind it reads.
     void forget_core(bool and_output);
   };
   Attention() = default;
   Attention(ParameterSet& parameters, const ModelConfig& model, const std::string& name,
-            double output_init_std, int64_t block, const TensorParallel& tp = {});
+            double output_init_std, int64_t block, const TensorParallel& tp = {},
+            const ContextAttention& cp = {});
 
   Tensor forward(Context& context, const Tensor& x, Saved& saved) const;
   Tensor backward(Context& context, Saved& saved, const Tensor& dy) const;
@@ -53,6 +56,7 @@ class Attention {
   HeadsAttr heads_;
   bool rotary_ = false, qk_norm_ = false, norm_over_all_ = false;
   RotaryAngles angles_;
+  ContextAttention cp_;
   std::optional<LatentProjection> latent_;
   Linear qkv_, out_;  ///< qkv_: but for latent attention
   Parameter* gamma_q_ = nullptr;

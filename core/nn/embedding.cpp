@@ -40,9 +40,9 @@ Parameter& add_table(ParameterSet& parameters, const std::string& name, int64_t 
 }  // namespace
 
 Embedding::Embedding(ParameterSet& parameters, const ModelConfig& model, int64_t block,
-                     const TensorParallel& tp, bool shared)
+                     const TensorParallel& tp, bool shared, int64_t parts)
     : tp_(tp), hidden_(model.hidden_size) {
-  attr_.sequence_length = model.sequence_length;
+  attr_.sequence_length = model.sequence_length / parts;
   // What is added to a row is added once, to the sum over the parts.
   attr_.offset = tp.rank() == 0 ? model.embedding_offset : 0;
   attr_.first_row = part_of(model.vocab_size, tp).first;
@@ -55,19 +55,24 @@ Embedding::Embedding(ParameterSet& parameters, const ModelConfig& model, int64_t
                             model.init_std, block, {});
 }
 
+Tensor Embedding::of_part(const Tensor& positions) const {
+  const Shape part = {attr_.sequence_length, hidden_};
+  return positions.reshaped({positions.elements()}).slice(0, {part.elements()}).reshaped(part);
+}
+
 Tensor Embedding::forward(Context& context, const Tensor& ids) const {
   Tensor out = context.activation({ids.shape[0], hidden_}, "embedding output");
   // A row comes from the rank that has it; positions are added to the sum once.
   const bool adds_positions = positions_ && tp_.rank() == 0;
-  context.launch(
-      embed(ids, table_->value, adds_positions ? positions_->value : Tensor{}, out, attr_));
+  context.launch(embed(ids, table_->value, adds_positions ? of_part(positions_->value) : Tensor{},
+                       out, attr_));
   return tp_.leave(context, out);
 }
 
 void Embedding::backward(Context& context, const Tensor& ids, const Tensor& d_out) const {
-  context.launch_parameter_gradient(embed_backward(ids, tp_.enter(context, d_out), table_->gradient,
-                                                   positions_ ? positions_->gradient : Tensor{},
-                                                   attr_));
+  context.launch_parameter_gradient(
+      embed_backward(ids, tp_.enter(context, d_out), table_->gradient,
+                     positions_ ? of_part(positions_->gradient) : Tensor{}, attr_));
 }
 
 Head::Head(ParameterSet& parameters, const ModelConfig& model, Parameter* tied, int64_t block,

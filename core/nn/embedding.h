@@ -13,15 +13,19 @@ namespace moetwin {
 class Embedding {
  public:
   Embedding() = default;
-  /// `shared`: with the head of another pipeline stage, which holds a copy of the table.
+  /// `shared`: with the head of another pipeline stage, which holds a copy of the table. `parts`:
+  /// of a sequence, of which this rank has one (context parallelism).
   Embedding(ParameterSet& parameters, const ModelConfig& model, int64_t block,
-            const TensorParallel& tp = {}, bool shared = false);
+            const TensorParallel& tp = {}, bool shared = false, int64_t parts = 1);
   /// ids i32 [T] -> [T,H], or this rank's slice of it.
   Tensor forward(Context& context, const Tensor& ids) const;
   void backward(Context& context, const Tensor& ids, const Tensor& d_out) const;
   Parameter& table() const { return *table_; }
 
  private:
+  /// As many positions as the part of a sequence has.
+  Tensor of_part(const Tensor& positions) const;
+
   TensorParallel tp_;
   EmbedAttr attr_;
   int64_t hidden_ = 0;

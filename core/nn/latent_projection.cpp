@@ -6,8 +6,8 @@
 namespace moetwin {
 
 LatentProjection::LatentProjection(ParameterSet& parameters, const ModelConfig& model,
-                                   const std::string& name, int64_t block,
-                                   const TensorParallel& tp) {
+                                   const std::string& name, int64_t block, const TensorParallel& tp,
+                                   int64_t sequence_length) {
   const LatentAttentionConfig& latent = model.latent_attention;
   const int64_t hidden = model.hidden_size, heads = model.num_attention_heads;
   const int64_t nope = latent.qk_nope_head_dim, rope = latent.qk_rope_head_dim;
@@ -16,7 +16,7 @@ LatentProjection::LatentProjection(ParameterSet& parameters, const ModelConfig& 
   attr_.nope_dim = nope;
   attr_.rope_dim = rope;
   attr_.value_dim = latent.v_head_dim;
-  attr_.sequence_length = model.sequence_length;
+  attr_.sequence_length = sequence_length;
   const auto linear = [&](const char* part, int64_t in, int64_t out, LinearSplit split) {
     return Linear(parameters, {name + part, in, out, false, model.init_std, block, split}, tp);
   };

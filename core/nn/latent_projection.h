@@ -18,7 +18,7 @@ class LatentProjection {
     Tensor q_normed, kv_normed;
   };
   LatentProjection(ParameterSet& parameters, const ModelConfig& model, const std::string& name,
-                   int64_t block, const TensorParallel& tp);
+                   int64_t block, const TensorParallel& tp, int64_t sequence_length);
 
   /// x [T,H] -> qkv [T, n (2 D + Dv)] of this rank's heads, rotated.
   Tensor forward(Context& context, const Tensor& x, Saved& saved) const;

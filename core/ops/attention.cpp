@@ -37,6 +37,8 @@ AttentionWork work_of(const OpCall& c) {
   AttentionWork w;
   w.dtype = c[0].dtype;
   w.sequence = h.sequence;
+  if (const int64_t keys = c.get<HeadsAttr>().other_keys; keys > 0)
+    w.other_keys = keys, w.causal = false;
   w.head_dim = (h.dim + h.value) / 2;  // half of the products are with values
   w.heads = c[0].shape[0] / h.sequence * h.query;
   w.operand_bytes = traffic(c);
@@ -51,7 +53,7 @@ void kernels_backward(const OpCall& c, const KernelChoice& choice, KernelList& o
 /// The probabilities; with dropout on them also its mask, a byte an element, and what is left.
 int64_t saved_forward(const OpCall& c, const KernelChoice& choice) {
   if (!keeps_scores(choice.attention)) return 0;
-  const int64_t scores = c[0].shape[0] * sizes_of(c).query * sizes_of(c).sequence;
+  const int64_t scores = c[0].shape[0] * sizes_of(c).query * work_of(c).keys();
   const int64_t bytes = scores * dtype_size(c[0].dtype);
   return choice.attention_dropout ? 2 * bytes + scores : bytes;
 }

@@ -22,6 +22,8 @@ struct AttentionWork {
   DType dtype = DType::bf16;
   int64_t sequence = 0, head_dim = 0, heads = 0;
   bool causal = true;
+  int64_t other_keys = 0;  ///< in the place of those of the sequence
+  int64_t keys() const { return other_keys ? other_keys : sequence; }
   double operand_bytes = 0;  ///< of the op's operands, each read or written once
 };
 /// Appends the kernels of a forward or backward. Flash kernels: one, two products forward and five

@@ -15,11 +15,13 @@ constexpr int64_t kLongestRow = 1024;  ///< of PyTorch's softmax in registers
 
 KernelWork fused(const AttentionWork& w, int products, AttentionKernel kernel) {
   const double s = static_cast<double>(w.sequence);
-  const double pairs = static_cast<double>(w.heads) * (w.causal ? s * (s + 1) / 2 : s * s);
+  const double pairs = static_cast<double>(w.heads) *
+                       (w.causal ? s * (s + 1) / 2 : s * static_cast<double>(w.keys()));
   KernelWork k =
       simple_kernel(KernelKind::attention, w.dtype,
                     products * 2 * pairs * static_cast<double>(w.head_dim), w.operand_bytes);
-  k.m = k.n = w.sequence;
+  k.m = w.sequence;
+  k.n = w.keys();
   k.k = w.head_dim;
   k.batch = w.heads;
   k.attention = kernel;
@@ -40,17 +42,17 @@ void attention_kernels(const AttentionWork& w, bool backward, const KernelChoice
     return;
   }
   const DType d = w.dtype;
-  const int64_t s = w.sequence;
+  const int64_t s = w.sequence, n = w.keys();
   const double scores =
-      static_cast<double>(w.heads) * static_cast<double>(s) * static_cast<double>(s);
+      static_cast<double>(w.heads) * static_cast<double>(s) * static_cast<double>(n);
   const double p = scores * static_cast<double>(dtype_size(d));
   // Queries, keys (once repeated), values and out are alike.
   const double rows = static_cast<double>(w.heads * s * w.head_dim * dtype_size(d));
   const auto to_scores = [&] {
-    out.push_back(gemm_kernel(d, s, s, w.head_dim, w.heads, 2 * rows + p));
+    out.push_back(gemm_kernel(d, s, n, w.head_dim, w.heads, 2 * rows + p));
   };
   const auto from_scores = [&] {
-    out.push_back(gemm_kernel(d, s, w.head_dim, s, w.heads, 2 * rows + p));
+    out.push_back(gemm_kernel(d, s, w.head_dim, n, w.heads, 2 * rows + p));
   };
   const auto pass = [&](KernelKind kind, double flop, double bytes) {
     out.push_back(simple_kernel(kind, d, flop * scores, bytes));
@@ -60,7 +62,7 @@ void attention_kernels(const AttentionWork& w, bool backward, const KernelChoice
   };
   const bool torch = choice.attention == AttentionKernel::unfused;
   // PyTorch's softmax goes over rows that are too long for its registers once more.
-  const double again = torch && s > kLongestRow ? p : 0;
+  const double again = torch && n > kLongestRow ? p : 0;
   const bool in_fp32 = !torch && dtype_size(d) == 2 && w.heads % kHeadsOfFusedSoftmax != 0;
   const auto element_wise = [&](std::initializer_list<double> bytes_of_score) {
     for (const double bytes : bytes_of_score) pass(KernelKind::elementwise, 1, bytes * scores);

@@ -27,6 +27,9 @@ struct HeadsAttr {
   double epsilon = 1e-5;
   double scale = 0;
   int64_t value_dim = 0;  ///< Dv; 0: D
+  /// Of attention without numerics: every query sees so many keys of another rank's part of the
+  /// sequence (context parallel), and none of its own; 0: it sees its own and those before it.
+  int64_t other_keys = 0;
   int64_t value_width() const { return value_dim ? value_dim : head_dim; }
 };
 

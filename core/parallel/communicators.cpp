@@ -36,6 +36,7 @@ Communicators make_communicators(Backend& device, const Grid& grid, const Scenar
   };
   Communicators c;
   c.tp = make(GroupKind::tp, "tp");
+  c.cp = make(GroupKind::cp, "cp");
   c.ep = make(GroupKind::ep, "ep");
   c.expert_tp = make(GroupKind::expert_tp, "expert_tp");
   c.expert_dp = make(GroupKind::expert_dp, "expert_dp");

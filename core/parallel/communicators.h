@@ -17,6 +17,7 @@ struct StageLinks {
 
 struct Communicators {
   std::unique_ptr<Communicator> tp;         ///< activations of split layers; compute stream
+  std::unique_ptr<Communicator> cp;         ///< attention; compute and dispatch stream
   std::unique_ptr<Communicator> ep;         ///< token exchange; dispatch stream
   std::unique_ptr<Communicator> expert_tp;  ///< tokens of split experts; dispatch stream
   std::unique_ptr<Communicator> expert_dp;  ///< expert gradients; reduction stream

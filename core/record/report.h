@@ -68,6 +68,7 @@ struct Report {
   int64_t steps_done = 0;      ///< number of the last step that all ranks completed
   int64_t steps_recorded = 0;  ///< by this run; fewer than steps_done after a resume
   int64_t dense_data_parallel = 1, expert_data_parallel = 1, expert_parallel = 1;
+  int64_t context_parallel = 1;
   int64_t tensor_parallel = 1, pipeline_parallel = 1, num_experts = 0, local_experts = 0;
   int64_t steps_measured = 0;  ///< behind throughput, parts and traffic: without warm-up
   double wall_seconds = 0;

@@ -240,7 +240,8 @@ Report ReportBuilder::build(double peak_flop_per_second, double hardware_flop_pe
   report.steps_asked = scenario_.training_config.steps;
   report.steps_done = last_step_;
   report.steps_recorded = steps_;
-  report.dense_data_parallel = grid_.ddp(), report.expert_data_parallel = grid_.edp();
+  report.dense_data_parallel = grid_.batch_ranks(), report.context_parallel = grid_.cp(),
+  report.expert_data_parallel = grid_.edp();
   report.expert_parallel = grid_.ep(), report.tensor_parallel = grid_.tp();
   report.pipeline_parallel = grid_.pp(), report.local_experts = grid_.local_experts();
   const MoeLayerConfig& moe = scenario_.model_config.moe_layer_config;

@@ -90,8 +90,13 @@ std::string sizes_text(const Report& r) {
     text += fmt::format(": DP {} x EP {}", r.expert_data_parallel, r.expert_parallel);
   else
     text += fmt::format(": DP {}", r.dense_data_parallel);
+  // Of ranks with experts it is no factor: EP takes them from DP x CP.
+  if (r.context_parallel > 1 && r.num_experts == 0)
+    text += fmt::format(" x CP {}", r.context_parallel);
   if (r.tensor_parallel > 1) text += fmt::format(" x TP {}", r.tensor_parallel);
   if (r.pipeline_parallel > 1) text += fmt::format(" x PP {}", r.pipeline_parallel);
+  if (r.context_parallel > 1 && r.num_experts > 0)
+    text += fmt::format(" (CP {})", r.context_parallel);
   return text;
 }
 

@@ -41,15 +41,23 @@ void add_distributed_keys(KeyList& list) {
            "Layers of the last stage, where it has fewer or more than the others; 0: equal.")
       .at_least(0);
   list.key(MOETWIN_KEY(distributed_config.context_parallel_size),
-           "Ranks over which a sequence is split (CP); only 1 in this version.")
+           "Ranks over which a sequence is split (CP), among the dense data parallel ones; needs "
+           "training_config.numerics none.")
       .between(1, kMostRanks);
+  list.key(
+          MOETWIN_KEY(distributed_config.context_parallel_exchange),
+          "How attention under CP gets at the other ranks' tokens: p2p (keys and values go round a "
+          "ring beside the kernels), all_gather (of keys and values, before them), a2a (each rank "
+          "gets all tokens of its part of the heads).")
+      .one_of({"p2p", "all_gather", "a2a"});
   list.key(MOETWIN_KEY(distributed_config.expert_tensor_parallel_size),
            "Ranks over which each expert is split (ETP); 0: tensor_parallel_size.")
       .between(0, kMostRanks);
   list.key(MOETWIN_KEY(distributed_config.parallel_folding),
            "Let expert parallelism cross tensor parallelism; data_parallel_size then follows.");
   list.key(MOETWIN_KEY(distributed_config.dense_data_parallel_size),
-           "Copies of the dense weights (DDP) with parallel_folding; 0: from the other sizes.")
+           "Dense data parallel size (DDP: ranks with sequences of their own, CP not counted) with "
+           "parallel_folding; 0: from the other sizes.")
       .between(0, kMostRanks);
   list.key(MOETWIN_KEY(distributed_config.zero_stage),
            "Sharding over data parallel copies in ZeRO's words; 0: none, 1: optimizer state, 2: "

@@ -45,7 +45,7 @@ void fill_derived_defaults(Scenario* scenario, const Problems& problems) {
   const DistributedConfig& sizes = scenario->distributed_config;
   if (problems.failed("distributed_config") || !size_problems(sizes, 0, 1).empty()) return;
   TrainingConfig& training = scenario->training_config;
-  const int64_t unit = parallel_sizes(sizes, 0).ddp * training.micro_batch_size;
+  const int64_t unit = parallel_sizes(sizes, 0).batch_ranks() * training.micro_batch_size;
   training.global_batch_size = (training.global_batch_size + unit - 1) / unit * unit;
 }
 

@@ -1,4 +1,5 @@
-// Rules of latent attention, of the norm of queries and keys, and of rotary scaling.
+// Rules of latent attention, of the norm of queries and keys, of rotary scaling and of context
+// parallelism.
 #include <fmt/format.h>
 
 #include "core/scenario/rule_list.h"
@@ -45,6 +46,33 @@ std::string norm_fault(const Scenario& s, const Problems&) {
       tp);
 }
 
+std::string context_fault(const Scenario& s, const Problems&) {
+  const ModelConfig& m = s.model_config;
+  const DistributedConfig& d = s.distributed_config;
+  const int64_t cp = d.context_parallel_size, tp = d.tensor_parallel_size;
+  if (cp == 1) return "";
+  if (s.training_config.numerics != "none")
+    return fmt::format(
+        "context_parallel_size {} with training_config.numerics {}: its time, memory and traffic "
+        "are modelled, its attention is not computed; legal: 1, or numerics none",
+        cp, s.training_config.numerics);
+  const bool by_heads = d.context_parallel_exchange == "a2a";
+  const int64_t parts = by_heads ? cp : 2 * cp;
+  if (m.sequence_length % parts != 0)
+    return fmt::format(
+        "context_parallel_size {} cuts a sequence into {} equal chunks ({}), and sequence_length "
+        "{} leaves a rest of {}; legal sequence_length: a multiple of {}",
+        cp, parts, by_heads ? "one a rank" : "two a rank, an early and a late one",
+        m.sequence_length, m.sequence_length % parts, parts);
+  if (by_heads && m.kv_heads() / tp % cp != 0)
+    return fmt::format(
+        "context_parallel_exchange a2a gives each of context_parallel_size {} ranks a part of the "
+        "{} key-value heads ({} / tensor_parallel_size {}); legal context_parallel_size: {}; or "
+        "context_parallel_exchange p2p, all_gather",
+        cp, m.kv_heads() / tp, m.kv_heads(), tp, divisors_text(m.kv_heads() / tp));
+  return "";
+}
+
 std::string yarn_fault(const Scenario& s, const Problems&) {
   const ModelConfig& m = s.model_config;
   if (m.rotary_scaling != "yarn") return "";
@@ -77,6 +105,14 @@ void add_attention_rules(std::vector<Rule>& rules) {
                    "YaRN is for rotary positions, and beta_fast is above beta_slow",
                    false,
                    yarn_fault});
+  rules.push_back(
+      {{kDistributed + "context_parallel_size", kTraining + "numerics", kModel + "sequence_length",
+        kDistributed + "context_parallel_exchange", kModel + "num_key_value_heads",
+        kDistributed + "tensor_parallel_size"},
+       "context parallel ranks have equal chunks of sequences (a2a: and of heads), without "
+       "numerics",
+       false,
+       context_fault});
 }
 
 }  // namespace moetwin

@@ -5,6 +5,7 @@
 
 #include "core/base/units.h"
 #include "core/scenario/rule_list.h"
+#include "core/scenario/sizes.h"
 
 namespace moetwin {
 namespace {
@@ -84,24 +85,28 @@ std::string idle_offset(const Scenario& s, const Problems&) {
 std::string slices_fault(const Scenario& s, const Problems&) {
   const ModelConfig& m = s.model_config;
   const DistributedConfig& d = s.distributed_config;
-  const int64_t tp = d.tensor_parallel_size;
+  const int64_t tp = d.tensor_parallel_size, length = local_sequence_length(s);
   if (tp == 1 || (!d.sequence_parallel && m.num_moe_layers() == 0)) return "";
+  const std::string of =
+      d.context_parallel_size == 1
+          ? ""
+          : fmt::format(" / context_parallel_size {} = {}", d.context_parallel_size, length);
   const char* why = d.sequence_parallel ? "sequence_parallel" : "the token exchange of MoE layers";
-  if (m.sequence_length % tp)
+  if (length % tp)
     return fmt::format(
-        "{} gives every TP rank an equal slice of a sequence, but sequence_length {} does not "
+        "{} gives every TP rank an equal slice of a sequence, but sequence_length {}{} does not "
         "divide "
         "over tensor_parallel_size {} (rest {}); legal tensor_parallel_size: {}",
-        why, m.sequence_length, tp, m.sequence_length % tp, divisors_text(m.sequence_length));
+        why, m.sequence_length, of, tp, length % tp, divisors_text(length));
   const CommOptimization& c = d.comm_optimization;
-  const int64_t slice = m.sequence_length / tp;
+  const int64_t slice = length / tp;
   if (m.num_moe_layers() == 0 || !c.all_to_all_overlap || slice % c.all_to_all_chunks == 0)
     return "";
   return fmt::format(
-      "all_to_all_overlap cuts the slice of a TP rank, sequence_length {} / tensor_parallel_size "
+      "all_to_all_overlap cuts the slice of a TP rank, sequence_length {}{} / tensor_parallel_size "
       "{} "
       "= {} tokens, into all_to_all_chunks {} (rest {}); legal all_to_all_chunks: {}",
-      m.sequence_length, tp, slice, c.all_to_all_chunks, slice % c.all_to_all_chunks,
+      m.sequence_length, of, tp, slice, c.all_to_all_chunks, slice % c.all_to_all_chunks,
       divisors_text(slice));
 }
 

@@ -69,7 +69,7 @@ std::string schedule_fault(const Scenario& s, const Problems&) {
         "virtual_pipeline_size {}; legal: both at least 2, or another schedule",
         d.pipeline_parallel_size, d.virtual_pipeline_size);
   const TrainingConfig& t = s.training_config;
-  const int64_t unit = parallel_sizes(d, 0).ddp * t.micro_batch_size;
+  const int64_t unit = parallel_sizes(d, 0).batch_ranks() * t.micro_batch_size;
   if (t.global_batch_size % unit != 0) return "";  // another rule says so
   const int64_t micro_batches = t.global_batch_size / unit;
   if (micro_batches % d.pipeline_parallel_size == 0) return "";
@@ -96,7 +96,7 @@ std::string idle_pairs(const Scenario& s, const Problems&) {
   const ParallelSizes sizes = parallel_sizes(d, s.model_config.moe_layer_config.num_experts);
   if (s.model_config.num_moe_layers() == 0 || sizes.ep * sizes.etp == 1)
     return "micro_batch_overlap without a token exchange: nothing to overlap";
-  const int64_t unit = sizes.ddp * s.training_config.micro_batch_size;
+  const int64_t unit = sizes.batch_ranks() * s.training_config.micro_batch_size;
   if (unit == 0 || s.training_config.global_batch_size != unit) return "";
   return "micro_batch_overlap with one micro-batch a step: there is no other to overlap with";
 }

@@ -18,7 +18,7 @@ std::string effective_source(const Scenario& s) {
 
 std::string batch_fault(const Scenario& s, const Problems&) {
   const TrainingConfig& t = s.training_config;
-  const int64_t ddp = parallel_sizes(s.distributed_config, 0).ddp;
+  const int64_t ddp = parallel_sizes(s.distributed_config, 0).batch_ranks();
   const int64_t unit = ddp * t.micro_batch_size;
   if (t.global_batch_size % unit == 0) return "";
   std::string micro;

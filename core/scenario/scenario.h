@@ -155,8 +155,9 @@ struct DistributedConfig {
   int64_t tensor_parallel_size = 1;
   bool sequence_parallel = false;  ///< norms, dropout and residuals on slices of tokens over TP
   int64_t pipeline_parallel_size = 1;
-  int64_t context_parallel_size = 1;        ///< only 1 in this version
-  int64_t expert_tensor_parallel_size = 0;  ///< 0: equal to tensor_parallel_size
+  int64_t context_parallel_size = 1;              ///< CP: ranks with parts of the same sequences
+  std::string context_parallel_exchange = "p2p";  ///< p2p | all_gather | a2a
+  int64_t expert_tensor_parallel_size = 0;        ///< 0: equal to tensor_parallel_size
   bool parallel_folding = false;
   int64_t dense_data_parallel_size = 0;    ///< only with parallel_folding; 0: from the other sizes
   std::string pipeline_schedule = "1f1b";  ///< gpipe | 1f1b | interleaved_1f1b | zb_h1

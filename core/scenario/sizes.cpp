@@ -104,7 +104,7 @@ void check_expert_grid(const DistributedConfig& c, int64_t num_experts, int64_t 
                             divisors_of_quotient(world, product({ep, pp}))))});
 }
 
-// The dense grid W = DDP x TP x PP.
+// The dense grid W = DDP x CP x TP x PP.
 void check_dense_grid(const DistributedConfig& c, std::vector<SizeProblem>* problems) {
   const int64_t world = c.world_size, tp = c.tensor_parallel_size, pp = c.pipeline_parallel_size;
   const int64_t used = product({tp, pp});
@@ -116,6 +116,21 @@ void check_dense_grid(const DistributedConfig& c, std::vector<SizeProblem>* prob
        fmt::format("dense grid: TP {} x PP {} = {} {}{}{}", tp, pp, used, relation,
                    legal("tensor_parallel_size", divisors_of_quotient(world, pp)),
                    legal("pipeline_parallel_size", divisors_of_quotient(world, tp)))});
+}
+
+/// As a factor of the dense grid, where there is one.
+std::string context_factor(int64_t cp) { return cp > 1 ? fmt::format("CP {} x ", cp) : ""; }
+
+// Ranks with parts of the same sequences are a part of dense data parallelism.
+void check_context(const DistributedConfig& c, std::vector<SizeProblem>* problems) {
+  const int64_t ddp = c.world_size / product({c.tensor_parallel_size, c.pipeline_parallel_size});
+  if (ddp % c.context_parallel_size == 0) return;
+  problems->push_back(
+      {kSection + "context_parallel_size",
+       fmt::format("dense grid: CP {} does not divide W {} / (TP {} x PP {}) = {}{}",
+                   c.context_parallel_size, c.world_size, c.tensor_parallel_size,
+                   c.pipeline_parallel_size, ddp,
+                   legal("context_parallel_size", divisors_of_quotient(ddp, 1)))});
 }
 
 // Seed 001's product, which fixes the number of copies of each expert.
@@ -136,25 +151,27 @@ void check_unfolded(const DistributedConfig& c, std::vector<SizeProblem>* proble
                      dp, ep, tp, pp, used, world, repair)});
     return;
   }
-  const int64_t ddp = world / product({tp, pp});
+  const int64_t cp = c.context_parallel_size, ddp = world / product({tp, cp, pp});
   if (c.dense_data_parallel_size != 0 && c.dense_data_parallel_size != ddp)
     problems->push_back(
         {kSection + "dense_data_parallel_size",
          fmt::format("dense_data_parallel_size {} without parallel_folding: it follows from W {} / "
-                     "(TP {} x PP {}); legal: leave it out, or {}, or parallel_folding true",
-                     c.dense_data_parallel_size, world, tp, pp, ddp)});
+                     "(TP {} x {}PP {}); legal: leave it out, or {}, or parallel_folding true",
+                     c.dense_data_parallel_size, world, tp, context_factor(cp), pp, ddp)});
 }
 
 void check_folded(const DistributedConfig& c, std::vector<SizeProblem>* problems) {
   const int64_t world = c.world_size, tp = c.tensor_parallel_size, pp = c.pipeline_parallel_size;
   const int64_t ep = c.expert_parallel_size, etp = expert_tp(c);
-  const int64_t ddp = world / product({tp, pp}), edp = world / product({etp, ep, pp});
+  const int64_t cp = c.context_parallel_size, ddp = world / product({tp, cp, pp});
+  const int64_t edp = world / product({etp, ep, pp});
   if (c.dense_data_parallel_size != 0 && c.dense_data_parallel_size != ddp)
-    problems->push_back({kSection + "dense_data_parallel_size",
-                         fmt::format("dense grid: DDP {} x TP {} x PP {} = {}, but W is {}; legal "
-                                     "dense_data_parallel_size: {}",
-                                     c.dense_data_parallel_size, tp, pp,
-                                     product({c.dense_data_parallel_size, tp, pp}), world, ddp)});
+    problems->push_back(
+        {kSection + "dense_data_parallel_size",
+         fmt::format("dense grid: DDP {} x {}TP {} x PP {} = {}, but W is {}; "
+                     "legal dense_data_parallel_size: {}",
+                     c.dense_data_parallel_size, context_factor(cp), tp, pp,
+                     product({c.dense_data_parallel_size, cp, tp, pp}), world, ddp)});
   if (c.data_parallel_size != 1 && c.data_parallel_size != edp)
     problems->push_back(
         {kSection + "data_parallel_size",
@@ -178,16 +195,11 @@ std::vector<SizeProblem> size_problems(const DistributedConfig& config, int64_t 
                                        int64_t expert_width) {
   std::vector<SizeProblem> problems = value_problems(config);
   if (!problems.empty()) return problems;
-  if (config.context_parallel_size > 1)
-    problems.push_back(
-        {kSection + "context_parallel_size",
-         fmt::format("context_parallel_size {}: context parallelism splits the dense grid only (it "
-                     "goes together with any expert_parallel_size) and is not part of this version "
-                     "yet; legal: 1",
-                     config.context_parallel_size)});
   check_expert_grid(config, num_experts, expert_width, &problems);
   check_dense_grid(config, &problems);
   if (problems.empty()) {
+    check_context(config, &problems);
+    if (!problems.empty()) return problems;
     if (config.parallel_folding)
       check_folded(config, &problems);
     else
@@ -203,6 +215,10 @@ std::vector<SizeProblem> size_problems(const DistributedConfig& config, int64_t 
   return problems;
 }
 
+int64_t local_sequence_length(const Scenario& scenario) {
+  return scenario.model_config.sequence_length / scenario.distributed_config.context_parallel_size;
+}
+
 ParallelSizes parallel_sizes(const DistributedConfig& config, int64_t num_experts) {
   ParallelSizes s;
   s.world = config.world_size;
@@ -211,6 +227,7 @@ ParallelSizes parallel_sizes(const DistributedConfig& config, int64_t num_expert
   s.ep = config.expert_parallel_size;
   s.etp = expert_tp(config);
   s.ddp = s.world / (s.tp * s.pp);
+  s.cp = config.context_parallel_size;
   s.edp = s.world / (s.ep * s.etp * s.pp);
   if (num_experts > 0) {
     s.expert_sharding = std::min(s.ep, num_experts);

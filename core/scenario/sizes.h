@@ -20,6 +20,9 @@ struct SizeProblem {
 /// All axes of both grids.
 struct ParallelSizes {
   int64_t world = 1, ddp = 1, tp = 1, pp = 1, edp = 1, ep = 1, etp = 1;
+  int64_t cp = 1;  ///< of the dense-DP ranks those that have parts of the same sequences
+  /// Ranks with sequences of their own.
+  int64_t batch_ranks() const { return ddp / cp; }
   int64_t expert_sharding = 1;  ///< esd = min(EP, E)
   int64_t hidden_sharding = 1;  ///< hsd = EP / esd
   int64_t local_experts = 0;    ///< E / esd; 0 without experts
@@ -31,6 +34,9 @@ std::vector<SizeProblem> size_problems(const DistributedConfig& config, int64_t 
 
 /// The sizes of a configuration without problems.
 ParallelSizes parallel_sizes(const DistributedConfig& config, int64_t num_experts);
+
+/// Tokens of a sequence that a rank has: sequence_length / CP.
+int64_t local_sequence_length(const Scenario& scenario);
 
 /// The values of expert_parallel_size that fit this world, PP, ETP and these experts, ascending;
 /// data_parallel_size follows from each.

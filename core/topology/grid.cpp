@@ -38,6 +38,8 @@ const char* group_kind_name(GroupKind kind) {
   switch (kind) {
     case GroupKind::tp:
       return "TP";
+    case GroupKind::cp:
+      return "CP";
     case GroupKind::ep:
       return "EP";
     case GroupKind::expert_tp:
@@ -62,6 +64,8 @@ const char* group_kind_carries(GroupKind kind) {
   switch (kind) {
     case GroupKind::tp:
       return "attention and dense-FFN shards";
+    case GroupKind::cp:
+      return "keys and values of attention";
     case GroupKind::ep:
       return "token all-to-all";
     case GroupKind::expert_tp:
@@ -83,9 +87,9 @@ const char* group_kind_carries(GroupKind kind) {
 }
 
 std::vector<GroupKind> all_group_kinds() {
-  return {GroupKind::tp,        GroupKind::ep,       GroupKind::expert_tp,
-          GroupKind::expert_dp, GroupKind::dense_dp, GroupKind::pp,
-          GroupKind::embedding, GroupKind::world,    GroupKind::stage};
+  return {GroupKind::tp,        GroupKind::cp,       GroupKind::ep, GroupKind::expert_tp,
+          GroupKind::expert_dp, GroupKind::dense_dp, GroupKind::pp, GroupKind::embedding,
+          GroupKind::world,     GroupKind::stage};
 }
 
 Grid::Grid(const DistributedConfig& config, int64_t num_experts, int64_t expert_width) {
@@ -98,6 +102,7 @@ Grid::Grid(const DistributedConfig& config, int64_t num_experts, int64_t expert_
   }
   const ParallelSizes sizes = parallel_sizes(config, num_experts);
   world_ = sizes.world, ddp_ = sizes.ddp, tp_ = sizes.tp, pp_ = sizes.pp;
+  cp_ = sizes.cp;
   edp_ = sizes.edp, ep_ = sizes.ep, etp_ = sizes.etp;
   esd_ = sizes.expert_sharding, hsd_ = sizes.hidden_sharding, local_experts_ = sizes.local_experts;
 }
@@ -132,6 +137,8 @@ Group Grid::group(GroupKind kind, int64_t rank) const {
   switch (kind) {
     case GroupKind::tp:
       return along(at.tp, tp_, 1);
+    case GroupKind::cp:
+      return along(at.ddp % cp_, cp_, tp_);
     case GroupKind::dense_dp:
       return along(at.ddp, ddp_, tp_);
     case GroupKind::expert_tp:

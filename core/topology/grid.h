@@ -3,6 +3,7 @@
 // that validates and translates every parallel axis.
 //   expert grid: W = EDP x EP x ETP x PP, rank = ((pp*EDP + edp)*EP + ep)*ETP + etp
 //   dense grid:  W = DDP x TP x PP,       rank = (pp*DDP + ddp)*TP + tp
+// Context parallel ranks are neighbours on the ddp axis: cp = ddp % CP.
 
 #include <cstdint>
 #include <string>
@@ -28,7 +29,7 @@ struct Group {
 };
 
 /// The kinds of groups of semantics 1, and `stage`: dense-DP x TP, all ranks with the same layers.
-enum class GroupKind { tp, ep, expert_tp, expert_dp, dense_dp, pp, embedding, world, stage };
+enum class GroupKind { tp, cp, ep, expert_tp, expert_dp, dense_dp, pp, embedding, world, stage };
 const char* group_kind_name(GroupKind kind);
 /// What the groups of a kind carry, as in the table of semantics 1.
 const char* group_kind_carries(GroupKind kind);
@@ -51,6 +52,9 @@ class Grid {
   int64_t ddp() const { return ddp_; }
   int64_t tp() const { return tp_; }
   int64_t pp() const { return pp_; }
+  int64_t cp() const { return cp_; }
+  /// Dense-DP ranks with sequences of their own: ddp / CP.
+  int64_t batch_ranks() const { return ddp_ / cp_; }
   int64_t edp() const { return edp_; }
   int64_t ep() const { return ep_; }
   int64_t etp() const { return etp_; }
@@ -80,7 +84,7 @@ class Grid {
   std::vector<Group> groups(GroupKind kind) const;
 
  private:
-  int64_t world_, ddp_, tp_, pp_, edp_, ep_, etp_;
+  int64_t world_, ddp_, tp_, pp_, cp_, edp_, ep_, etp_;
   int64_t esd_ = 1, hsd_ = 1, local_experts_ = 0;
 };
 

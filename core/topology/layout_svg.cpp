@@ -328,6 +328,9 @@ class Painter {
       entry("tp", fmt::format("TP: expert shards within {} ranks",
                               within(GroupKind::expert_tp, grid_.etp())));
     if (grid_.pp() > 1) entry("pp", fmt::format("PP: activations between {} stages", grid_.pp()));
+    if (grid_.cp() > 1)
+      entry("",
+            fmt::format("CP: parts of sequences on {} ranks", within(GroupKind::cp, grid_.cp())));
     if (grid_.ddp() > 1)
       entry("", fmt::format("Dense gradients are summed over {} ranks (dense DP)",
                             within(GroupKind::dense_dp, grid_.ddp())));

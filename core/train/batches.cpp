@@ -2,16 +2,19 @@
 
 #include <algorithm>
 
+#include "core/scenario/sizes.h"
+
 namespace moetwin {
 
 Batches::Batches(const Scenario& scenario, const Grid& grid, int64_t ddp, const TokenSource* data)
     : model_(scenario.model_config),
       training_(scenario.training_config),
       data_(scenario.training_config.numerics == "full" ? data : nullptr),
-      ddp_(ddp),
-      ranks_(grid.ddp()),
+      length_(local_sequence_length(scenario)),
+      rank_(ddp / grid.cp()),
+      ranks_(grid.batch_ranks()),
       nominal_tokens_(training_.global_batch_size * model_.sequence_length),
-      per_step_(training_.global_batch_size / (grid.ddp() * training_.micro_batch_size)) {
+      per_step_(training_.global_batch_size / (ranks_ * training_.micro_batch_size)) {
   go_on_from(0, 0);
 }
 
@@ -45,8 +48,8 @@ MicroBatch Batches::training(int64_t step, int64_t index) const {
   batch.step = step;
   batch.index = index;
   batch.sequences = training_.micro_batch_size;
-  batch.sequence_length = model_.sequence_length;
-  batch.first_sequence = (index * ranks_ + ddp_) * batch.sequences;
+  batch.sequence_length = length_;
+  batch.first_sequence = (index * ranks_ + rank_) * batch.sequences;
   batch.gradient_scale = 1.0 / static_cast<double>(nominal_tokens_);
   batch.valid_tokens = batch.tokens();
   batch.share = static_cast<double>(batch.valid_tokens) / static_cast<double>(nominal_tokens_);

@@ -58,7 +58,9 @@ class Batches {
   const ModelConfig& model_;
   const TrainingConfig& training_;
   const TokenSource* data_;
-  int64_t ddp_, ranks_, nominal_tokens_, per_step_;
+  int64_t length_;        ///< of the part of a sequence that a rank has
+  int64_t rank_, ranks_;  ///< among those with sequences of their own
+  int64_t nominal_tokens_, per_step_;
   std::unique_ptr<BatchOrder> order_;
 };
 

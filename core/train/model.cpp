@@ -10,7 +10,7 @@ ModelChunk::ModelChunk(ParameterSet& parameters, const LayerSetup& setup, LayerR
   const ModelConfig& model = setup.scenario.model_config;
   const bool shared = model.tie_embeddings && !(first && last);
   if (first) {
-    embedding_.emplace(parameters, model, 0, tp_, shared);
+    embedding_.emplace(parameters, model, 0, tp_, shared, setup.grid.cp());
     embedding_dropout_ = Dropout(model.dropout, model.num_layers, DropoutSite::embedding);
   }
   layers_.reserve(static_cast<size_t>(range.count));

@@ -38,7 +38,7 @@ MoeLayer make_moe(ParameterSet& parameters, const LayerSetup& setup, int64_t lay
   dispatch.rebalancing.always = setup.plan;
   const TrainingConfig& training = setup.scenario.training_config;
   dispatch.micro_batches =
-      training.global_batch_size / (setup.grid.ddp() * training.micro_batch_size);
+      training.global_batch_size / (setup.grid.batch_ranks() * training.micro_batch_size);
   if (distributed.comm_optimization.all_to_all_overlap)
     dispatch.chunks = distributed.comm_optimization.all_to_all_chunks;
   std::vector<MoeLayer::Beside> beside;
@@ -92,7 +92,9 @@ TransformerLayer::TransformerLayer(ParameterSet& parameters, const LayerSetup& s
   // Projections back to the residual stream start smaller, as in GPT-2: 2 L of them add up.
   const double output_std = model.init_std / std::sqrt(2.0 * static_cast<double>(model.num_layers));
   attention_norm_ = Norm(parameters, model, name + ".attention_norm", block, tp_.between());
-  attention_ = Attention(parameters, model, name + ".attention", output_std, block, tp_);
+  const ContextAttention cp(setup.communicators.cp.get(),
+                            setup.scenario.distributed_config.context_parallel_exchange);
+  attention_ = Attention(parameters, model, name + ".attention", output_std, block, tp_, cp);
   ffn_norm_ = Norm(parameters, model, name + ".ffn_norm", block, tp_.between());
   attention_dropout_ = Dropout(model.dropout, layer, DropoutSite::attention);
   ffn_dropout_ = Dropout(model.dropout, layer, DropoutSite::ffn);

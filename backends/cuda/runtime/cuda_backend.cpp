@@ -335,7 +335,7 @@ void CudaBackend::collective(NcclGroup& group, const CollectiveCall& call, Strea
   if (settings_.compare_collectives) compare_before(job_, group, call);
   const NvtxRange range(collective_name(call.kind));
   const SentVolume sent = sent_by(call, group.group(), group.rank(), place_.node_of);
-  const Activity activity = call.kind == CollectiveKind::all_to_all_v
+  const Activity activity = is_token_exchange(call.kind, group.name())
                                 ? Activity::all_to_all
                                 : Activity::other_communication;
   const uint64_t logged = note(group, call, sizes_of(call), stream.id);

@@ -5,6 +5,7 @@
 
 #include "core/base/error.h"
 #include "core/scenario/sharding.h"
+#include "core/scenario/sizes.h"
 
 namespace moetwin {
 namespace {
@@ -19,7 +20,7 @@ bool routes_alike(const Scenario& s, int64_t sources_of_copy) {
   if (source == "W4" || source == "W10" || source == "trace" || source == "proxy") return false;
   const MoeLayerConfig& moe = s.model_config.moe_layer_config;
   const int64_t assignments =
-      s.training_config.micro_batch_size * s.model_config.sequence_length * moe.top_k;
+      s.training_config.micro_batch_size * local_sequence_length(s) * moe.top_k;
   return sources_of_copy * assignments % moe.num_experts == 0;
 }
 
@@ -36,7 +37,7 @@ bool plain(const Scenario& s) {
 AlikeRanks::AlikeRanks(const Scenario& scenario, const Grid& grid)
     : stages_(grid.pp()),
       stage_(grid.world() / grid.pp()),
-      copy_(std::lcm(grid.ep() * grid.etp(), grid.tp())) {
+      copy_(std::lcm(grid.ep() * grid.etp(), grid.cp() * grid.tp())) {
   if (stage_ % copy_ == 0 && plain(scenario) && routes_alike(scenario, copy_ / grid.tp()))
     copies_ = stage_ / copy_;
   else

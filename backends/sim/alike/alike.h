@@ -28,7 +28,7 @@ class AlikeRanks {
  private:
   int64_t stages_ = 1;
   int64_t stage_ = 1;   ///< ranks of a pipeline stage
-  int64_t copy_ = 1;    ///< ranks of a copy: whole TP groups and whole EP groups
+  int64_t copy_ = 1;    ///< ranks of a copy: whole TP, CP and EP groups
   int64_t copies_ = 1;  ///< in a stage; 1 where they may differ
 };
 

@@ -17,6 +17,7 @@
 #include "core/ops/isa.h"
 #include "core/scenario/model_size.h"
 #include "core/scenario/sharding.h"
+#include "core/scenario/sizes.h"
 
 namespace moetwin {
 
@@ -136,12 +137,13 @@ Estimate Estimator::estimate(const Scenario& scenario, const EstimateOptions& op
   const int64_t p = grid.pp(), ranks = grid.world() / p, v = distributed.virtual_pipeline_size;
   ComposeSetup step;
   step.schedule = distributed.pipeline_schedule;
-  step.micro_batches = training.global_batch_size / (grid.ddp() * training.micro_batch_size);
+  step.micro_batches =
+      training.global_batch_size / (grid.batch_ranks() * training.micro_batch_size);
   step.virtual_chunks = v;
   step.launch_seconds = in.profile.gpu.launch_overhead_seconds.value;
   step.passes_wait = framework_costs(setup.settings.kernels.of).passes_wait;
   step.pass_seconds = scenario.cluster.stage_pass_seconds;
-  const int64_t tokens = training.micro_batch_size * model.sequence_length /
+  const int64_t tokens = training.micro_batch_size * local_sequence_length(scenario) /
                          (distributed.sequence_parallel ? grid.tp() : 1);
   step.hidden_bytes = tokens * model.hidden_size * dtype_size(parse_dtype(training.dtype));
   const int64_t parts =

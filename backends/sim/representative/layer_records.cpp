@@ -3,13 +3,14 @@
 #include <algorithm>
 
 #include "backends/sim/cost/roofline.h"
+#include "core/scenario/sizes.h"
 
 namespace moetwin {
 
 namespace {
 bool one_micro_batch(const RecordingSetup& setup) {
   const TrainingConfig& training = setup.scenario.training_config;
-  return training.global_batch_size == setup.grid.ddp() * training.micro_batch_size;
+  return training.global_batch_size == setup.grid.batch_ranks() * training.micro_batch_size;
 }
 }  // namespace
 
@@ -23,7 +24,7 @@ void LayerRecords::begin(const Scenario& scenario, const Grid& grid, const std::
   std::string routing = keys.routing(scenario);
   append(routing, scenario.training_config.seed);
   append(routing, scenario.training_config.micro_batch_size);
-  append(routing, scenario.model_config.sequence_length);
+  append(routing, local_sequence_length(scenario));
   append(routing, scenario.distributed_config.comm_optimization.all_to_all_overlap);
   append(routing, scenario.distributed_config.comm_optimization.all_to_all_chunks);
   append(routing, grid.ddp());

@@ -10,6 +10,7 @@
 #include "core/moe/workload.h"
 #include "core/ops/dispatch.h"
 #include "core/ops/table.h"
+#include "core/scenario/sizes.h"
 
 namespace moetwin {
 
@@ -42,7 +43,8 @@ SourceAssignments source_counts(const Scenario& scenario, const Grid& grid,
                                 int64_t ddp, int64_t step, int64_t layer) {
   const ModelConfig& model = scenario.model_config;
   const MoeLayerConfig& moe = model.moe_layer_config;
-  const int64_t tokens = scenario.training_config.micro_batch_size * model.sequence_length;
+  const int64_t tokens =
+      scenario.training_config.micro_batch_size * local_sequence_length(scenario);
   RoutingConfig routing = scenario.routing;
   routing.source = scripted_source(scenario);
   PlanAttr plan;

@@ -13,6 +13,7 @@
 #include "core/base/units.h"
 #include "core/moe/balance.h"
 #include "core/moe/workload.h"
+#include "core/scenario/sizes.h"
 #include "core/scenario/stages.h"
 #include "core/train/schedule.h"
 
@@ -62,7 +63,7 @@ LayerStep layer_of(const Scenario& scenario, const Grid& grid, const RoutingTrac
                    int64_t micro_batches) {
   const MoeLayerConfig& moe = scenario.model_config.moe_layer_config;
   const int64_t tokens =
-      scenario.training_config.micro_batch_size * scenario.model_config.sequence_length;
+      scenario.training_config.micro_batch_size * local_sequence_length(scenario);
   LayerStep out;
   out.layer = layer;
   out.tokens = tokens * micro_batches;
@@ -141,7 +142,7 @@ void record_estimates(const Scenario& scenario, const Grid& grid, Estimator& est
   RoutingConfig routing = scenario.routing;
   routing.source = scripted_source(scenario);
   const int64_t micro_batches =
-      training.global_batch_size / (grid.ddp() * training.micro_batch_size);
+      training.global_batch_size / (grid.batch_ranks() * training.micro_batch_size);
   EstimateOptions options;
   options.traffic = true;
   Estimate estimate;

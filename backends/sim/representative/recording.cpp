@@ -149,7 +149,7 @@ RankRecord record_rank(const RecordingSetup& setup, int64_t rank, int64_t step, 
   const int64_t micro_batches = which == Which::middle ? 3 : 1;
   if (loads && loads->guests_stay())
     scenario.training_config.global_batch_size =
-        micro_batches * setup.grid.ddp() * scenario.training_config.micro_batch_size;
+        micro_batches * setup.grid.batch_ranks() * scenario.training_config.micro_batch_size;
   const ModelConfig& model = scenario.model_config;
   SoloBackend device(setup.prices, setup.settings, rank, loads);
   Allocator memory(device, false);
@@ -271,7 +271,7 @@ ChunkRecord record_chunk(const RecordingSetup& setup, const std::vector<Recorded
   const TrainingConfig& training = setup.scenario.training_config;
   const LayerLoads* loads = ranks.front().loads;
   if (!loads || !loads->guests_stay() ||
-      training.global_batch_size == setup.grid.ddp() * training.micro_batch_size)
+      training.global_batch_size == setup.grid.batch_ranks() * training.micro_batch_size)
     return only;
   // Time of a micro-batch in between, which guests neither come with nor leave with; memory with
   // them.

@@ -50,7 +50,9 @@ bool matters_to_layers(const std::string& path) {
       path == "distributed_config.sequence_parallel" ||
       path == "distributed_config.expert_parallel_size" ||
       path == "distributed_config.expert_tensor_parallel_size" ||
-      path == "distributed_config.parallel_folding")
+      path == "distributed_config.parallel_folding" ||
+      path == "distributed_config.context_parallel_size" ||
+      path == "distributed_config.context_parallel_exchange")
     return true;
   return !starts_with_any(path, {"distributed_config.", "model_config.num_layers"}) ||
          path.rfind("distributed_config.comm_optimization.all_to_all", 0) == 0;

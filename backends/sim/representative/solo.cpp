@@ -40,6 +40,18 @@ double row_bytes(const Tensor& tensor) {
   return static_cast<double>(bytes);
 }
 
+/// From every member to every other, where each sends as `me` does to those behind it in the ring.
+std::vector<double> rows_alike(const CollectiveCall& call, int64_t me) {
+  const std::vector<int64_t>& mine = *call.send_rows;
+  const auto n = static_cast<int64_t>(mine.size());
+  std::vector<double> rows(mine.size() * mine.size());
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t j = 0; j < n; ++j)
+      rows[static_cast<size_t>(i * n + j)] =
+          static_cast<double>(mine[static_cast<size_t>((me + j - i + n) % n)]);
+  return rows;
+}
+
 /// Bytes as CollectiveShape has them.
 double shape_bytes(const CollectiveCall& call) {
   switch (call.kind) {
@@ -289,9 +301,11 @@ void SoloBackend::collective(const Group& group, const std::string& name,
   CollectivePrice price;
   double sent = 0;  // by this rank
   if (call.kind == CollectiveKind::all_to_all_v) {
-    item.activity = Activity::all_to_all;
-    require(peers_ != nullptr, "a rank that exchanges rows knows of its peers'");
-    std::vector<double> bytes = peers_->rows(call, group);
+    const bool tokens = is_token_exchange(call.kind, name);
+    item.activity = tokens ? Activity::all_to_all : Activity::other_communication;
+    require(!tokens || peers_ != nullptr, "a rank that exchanges tokens knows of its peers'");
+    std::vector<double> bytes =
+        tokens ? peers_->rows(call, group) : rows_alike(call, group.index_of(properties_.rank));
     for (double& b : bytes) b *= row_bytes(call.send);
     const auto me = static_cast<size_t>(group.index_of(properties_.rank)),
                n = static_cast<size_t>(group.size());

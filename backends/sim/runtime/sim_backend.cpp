@@ -440,8 +440,8 @@ void SimBackend::collective(GroupState& group, int64_t rank_in_group, const Coll
   busy(collective_host_seconds_, Activity::host);
   QueueItem item;
   item.kind = QueueItem::Kind::collective;
-  item.activity = call.kind == CollectiveKind::all_to_all_v ? Activity::all_to_all
-                                                            : Activity::other_communication;
+  item.activity = is_token_exchange(call.kind, group.name) ? Activity::all_to_all
+                                                           : Activity::other_communication;
   item.phase = phase_;
   item.order = ++order_;
   item.launched = host_;

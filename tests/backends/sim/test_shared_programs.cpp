@@ -97,6 +97,23 @@ Scenario four_copies() {
 }
 }  // namespace
 
+TEST_CASE("ranks with parts of sequences share programs with the same parts of others") {
+  Scenario s = four_copies();
+  s.distributed_config.context_parallel_size = 8;
+  s.model_config.sequence_length = 2048;
+  s.distributed_config.world_size = 32;
+  s.distributed_config.data_parallel_size = 8;
+  s.training_config.global_batch_size = 4 * s.training_config.micro_batch_size;
+  for (const char* exchange : {"p2p", "all_gather"}) {
+    s.distributed_config.context_parallel_exchange = exchange;
+    const AlikeRanks alike(s, grid_of(s));
+    REQUIRE(alike.any());
+    // Copies of two groups of experts: 8 ranks have the parts of a sequence.
+    CHECK(alike.leader(26) == 10);
+    CHECK(record(s, true) == record(s, false));
+  }
+}
+
 TEST_CASE("which ranks are alike") {
   const Scenario s = four_copies();
   const AlikeRanks alike(s, grid_of(s));

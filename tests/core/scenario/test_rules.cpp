@@ -128,6 +128,27 @@ TEST_CASE("group-limited routing leaves enough experts") {
   CHECK(with(4, 2, 3) == "accepted");
 }
 
+TEST_CASE("context parallelism needs equal chunks, and numerics off", "[P004]") {
+  const auto with = [](int64_t cp, const std::string& exchange, int64_t sequence,
+                       const std::string& numerics) {
+    return refusal(R"({"distributed_config": {"world_size": 8, "data_parallel_size": 8}})",
+                   {"distributed_config.context_parallel_size=" + std::to_string(cp),
+                    "distributed_config.context_parallel_exchange=" + exchange,
+                    "model_config.sequence_length=" + std::to_string(sequence),
+                    "model_config.num_attention_heads=8", "model_config.num_key_value_heads=2",
+                    "training_config.numerics=" + numerics});
+  };
+  CHECK_THAT(with(2, "p2p", 128, "full"),
+             Contains("context_parallel_size 2 with training_config.numerics full") &&
+                 Contains("legal: 1, or numerics none"));
+  CHECK(with(2, "p2p", 128, "none") == "accepted");
+  CHECK_THAT(with(4, "all_gather", 12, "none"),
+             Contains("8 equal chunks (two a rank") && Contains("leaves a rest of 4"));
+  CHECK(with(2, "a2a", 6, "none") == "accepted");
+  CHECK_THAT(with(4, "a2a", 128, "none"),
+             Contains("2 key-value heads") && Contains("legal context_parallel_size: 1, 2;"));
+}
+
 TEST_CASE("a capacity factor of 16384 is refused with the bytes it would take", "[P067]") {
   const std::string text = R"({"model_config": {"hidden_size": 512, "sequence_length": 4096,
       "moe_layer_config": {"num_experts": 64, "top_k": 2, "capacity_factor": 16384}}})";

@@ -28,12 +28,31 @@ TEST_CASE("EP beyond the world is refused, never clamped", "[P001]") {
                  Contains("legal expert_parallel_size: 1, 2, 4, 8, 16"));
 }
 
-TEST_CASE("context parallelism is refused with the reason", "[P004]") {
-  DistributedConfig config = sizes_of({.world = 8, .dp = 2, .ep = 4});
+TEST_CASE("context parallelism splits the dense grid and goes with any experts", "[P004]") {
+  DistributedConfig config = sizes_of({.world = 16, .dp = 2, .ep = 4, .tp = 2, .etp = 2});
   CHECK(refusal(config, 8) == "accepted");
-  config.context_parallel_size = 2;
-  CHECK_THAT(refusal(config, 8), Contains("context_parallel_size 2") &&
-                                     Contains("not part of this version") && Contains("legal: 1"));
+  config.context_parallel_size = 4;
+  CHECK(refusal(config, 8) == "accepted");
+  const Grid grid(config, 8, 128);
+  CHECK(grid.ddp() == 8);
+  CHECK(grid.batch_ranks() == 2);
+  // Neighbours on the dense axis, TP apart.
+  CHECK(grid.group(GroupKind::cp, 5).members() == std::vector<int64_t>{1, 3, 5, 7});
+  CHECK(grid.group(GroupKind::cp, 12).members() == std::vector<int64_t>{8, 10, 12, 14});
+  CHECK(grid.group(GroupKind::dense_dp, 5).size() == 8);
+  config.context_parallel_size = 3;
+  CHECK_THAT(refusal(config, 8), Contains("CP 3 does not divide W 16 / (TP 2 x PP 1) = 8") &&
+                                     Contains("legal context_parallel_size: 1, 2, 4, 8"));
+  // Megatron's DP counts ranks with sequences of their own.
+  config.context_parallel_size = 4;
+  config.parallel_folding = true;
+  config.expert_tensor_parallel_size = 1;
+  config.data_parallel_size = 4;
+  config.dense_data_parallel_size = 2;
+  CHECK(refusal(config, 8) == "accepted");
+  config.dense_data_parallel_size = 8;
+  CHECK_THAT(refusal(config, 8), Contains("DDP 8 x CP 4 x TP 2 x PP 1 = 64, but W is 16") &&
+                                     Contains("legal dense_data_parallel_size: 2"));
 }
 
 TEST_CASE("a refusal shows every factor, not the product alone", "[P007]") {
