@@ -333,8 +333,11 @@ void read_sharding(const PublishedRow& row, TrainingRow& out) {
 /// Chunks a stage where a table has no column for them: Korthikanti et al. 2022 interleave their
 /// models of 175 and 530 billion parameters three times. Of a schedule that is only called
 /// interleaved, as few as the layers allow; so too of Megatron-LM's own table of H100, whose README
-/// has pipeline communication overlapped, which Megatron-LM does in that schedule alone.
+/// has pipeline communication overlapped, which Megatron-LM does in that schedule alone. NeMo's
+/// table of fine-tuning lacks the column that its table of pretraining, on the same page, has:
+/// there a chunk has one layer in four of five rows.
 int64_t interleaving_of(const PublishedRow& row, int64_t layers, int64_t stages) {
+  if (row.series() == "DT-NEMO2407-FT") return layers / stages;
   if (row.mentions("series", "ME-KORTH") && any_of(row.text("model"), {"175B", "530B"})) return 3;
   if (!row.mentions("notes", "interleaved schedule") && row.series() != "DT-MLM-H100") return 1;
   for (int64_t chunks = 2; chunks * stages <= layers; ++chunks)
@@ -350,8 +353,6 @@ void read_layout(const PublishedRow& row, TrainingRow& out) {
     throw Refused{"TP, PP and EP not stated"};
   if (row.mentions("framework", "ColossalAI"))
     throw Refused{"micro-batch not stated: that of a data-parallel group is"};
-  if (row.whole("CP", 1) > 1)
-    throw Refused{"context parallel: not in the model yet (time and memory lack it)"};
   d.world_size = row.whole("n_gpus", 0);
   if (d.world_size == 0) throw Refused{"number of GPUs not stated"};
   d.tensor_parallel_size = std::max<int64_t>(1, row.whole("TP", 1));
@@ -361,12 +362,16 @@ void read_layout(const PublishedRow& row, TrainingRow& out) {
   if (d.world_size % model_ranks != 0)
     throw Refused{fmt::format("TP x PP does not divide the number of GPUs")};
   const int64_t dense_dp = d.world_size / model_ranks;
+  d.context_parallel_size = std::max<int64_t>(1, row.whole("CP", 1));
+  if (dense_dp % d.context_parallel_size != 0) throw Refused{"CP does not divide DP"};
+  // torchtitan's context_parallel_rotate_method; Megatron-Core's cp_comm_type is p2p.
+  if (row.mentions("framework", "torchtitan")) d.context_parallel_exchange = "all_gather";
   const int64_t etp = row.whole("ETP", 0);
   if (m.moe_layer_config.num_experts > 0 && (etp > 0 || d.tensor_parallel_size > 1)) {
     // Megatron-Core folds: EP x ETP ranks out of DP x TP.
     d.expert_tensor_parallel_size = etp > 0 ? etp : 1;
     d.parallel_folding = true;
-    d.dense_data_parallel_size = dense_dp;
+    d.dense_data_parallel_size = dense_dp / d.context_parallel_size;
     const int64_t per_copy =
         d.expert_parallel_size * d.expert_tensor_parallel_size * d.pipeline_parallel_size;
     if (d.world_size % per_copy != 0) throw Refused{"EP x ETP x PP does not divide the GPUs"};
@@ -399,7 +404,8 @@ void read_batch(const PublishedRow& row, TrainingRow& out) {
   Scenario& s = out.scenario;
   TrainingConfig& t = s.training_config;
   const DistributedConfig& d = s.distributed_config;
-  const int64_t dp = d.world_size / (d.tensor_parallel_size * d.pipeline_parallel_size);
+  const int64_t dp =
+      d.world_size / (d.tensor_parallel_size * d.pipeline_parallel_size * d.context_parallel_size);
   t.micro_batch_size = row.whole("micro_batch", 0);
   int64_t batch = row.whole("global_batch", 0);
   const int64_t accumulation = row.whole("grad_accum", 0);

@@ -145,8 +145,14 @@ TEST_CASE("training rows become scenarios in our words") {
   cells.back().second = "model";
   CHECK(iteration_seconds(row_of(cells), s) < 0.8 * flop / (256 * 135e12));
 
+  // Context parallel ranks share the sequences of a rank's batch.
   cells.emplace_back("CP", "2");
-  CHECK_THAT(read_training_row(row_of(cells)).reason, Contains("context parallel"));
+  const TrainingRow with_cp = read_training_row(row_of(cells));
+  CHECK(with_cp.reason == "");
+  CHECK(with_cp.scenario.distributed_config.context_parallel_size == 2);
+  CHECK(with_cp.scenario.training_config.global_batch_size == s.training_config.global_batch_size);
+  cells.back().second = "5";
+  CHECK_THAT(read_training_row(row_of(cells)).reason, Contains("CP does not divide DP"));
 }
 
 TEST_CASE("a long step follows from two shorter ones") {
