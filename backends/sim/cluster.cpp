@@ -71,6 +71,7 @@ class SimCluster : public ModelledCluster {
                                    copies_of_tokens(scenario));
     settings_.fidelity = parse_fidelity(scenario.cluster.fidelity);
     settings_.stages = scenario.distributed_config.pipeline_parallel_size;
+    settings_.tensor_parallel = tensor_parallel_beside(scenario);
     settings_.copies_gathered = gathered_are_copied(scenario);
     settings_.stage_pass_seconds = scenario.cluster.stage_pass_seconds;
     settings_.blocking_wait = scenario.cluster.blocking_wait;

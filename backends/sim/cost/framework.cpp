@@ -38,9 +38,6 @@ FrameworkCosts framework_costs(KernelClass kernel_class) {
       // Assumed: 5 us to launch and 10 for dispatch and autograd; published rows are bound by the
       // GPU.
       c.kernel_seconds = c.backward_kernel_seconds = c.collective_seconds = Seconds(15e-6);
-      // --tp-comm-overlap, as the published runs of Megatron-Core, NeMo and Megatron-Bridge have
-      // it: Transformer Engine cuts into four.
-      if (kernel_class == KernelClass::megatron_core) c.tensor_parallel_pieces = 4;
       // Transformer Engine's grouped linear goes over the experts (multi_stream_cublas_gemm): a
       // cuBLASLt call with its descriptors and look-up for each, casts before it. This and the
       // routing's were fitted to MT-BRIDGE-B200, steps of one sequence without CUDA graphs.
@@ -52,6 +49,14 @@ FrameworkCosts framework_costs(KernelClass kernel_class) {
       break;
   }
   return c;
+}
+
+TensorParallelBeside tensor_parallel_beside(const Scenario& scenario) {
+  // The published runs of Megatron-Core, NeMo and Megatron-Bridge have it; Transformer Engine cuts
+  // into four.
+  constexpr int64_t kPieces = 4;
+  const std::string& kernels = scenario.cluster.kernels;
+  return {kernels == "megatron-core" ? kPieces : 1, kernels == "megatron-2022"};
 }
 
 bool gathered_are_copied(const Scenario& scenario) {

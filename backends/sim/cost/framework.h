@@ -30,12 +30,20 @@ struct FrameworkCosts {
   bool scatters_hidden = false;
   /// Device memory beside a bare context's: modules loaded, workspaces of libraries.
   int64_t memory_bytes = 0;
-  /// Pieces that sequence-parallel gathers and reductions are cut into, so that all but one go on
-  /// beside the product that reads or makes them; 1: whole. Known to estimates alone.
-  int64_t tensor_parallel_pieces = 1;
 };
 
 FrameworkCosts framework_costs(KernelClass kernel_class);
+
+/// What of tensor-parallel communication goes on beside products.
+struct TensorParallelBeside {
+  /// Pieces that sequence-parallel gathers and reductions are cut into, so that all but one go on
+  /// beside the product that reads or makes them (--tp-comm-overlap); 1: whole.
+  int64_t pieces = 1;
+  /// Whether the backward's all-reduces go on beside the gradients of weights (Megatron-LM since
+  /// 2022: LinearWithGradAccumulationAndAsyncCommunication).
+  bool sums = false;
+};
+TensorParallelBeside tensor_parallel_beside(const Scenario& scenario);
 
 /// Whether gathered parameters are copied out of the buffer that they arrive in, before compute
 /// goes on: FSDP2's all_gather_copy_out (torch/distributed/fsdp, _fsdp_collectives.py).

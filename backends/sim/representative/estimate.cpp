@@ -124,8 +124,7 @@ Estimate Estimator::estimate(const Scenario& scenario, const EstimateOptions& op
   RecordingSetup setup{scenario, grid, prices, {}, nullptr, false};
   setup.settings.compute_dtype = parse_dtype(training.dtype);
   setup.settings.kernels = parse_kernels(scenario.cluster.kernels, scenario.cluster.attention);
-  setup.settings.overlaps_products = scenario.cluster.kernels == "megatron-core";
-  setup.settings.overlaps_weight_gradients = scenario.cluster.kernels == "megatron-2022";
+  setup.settings.tensor_parallel = tensor_parallel_beside(scenario);
   setup.settings.copies_gathered = gathered_are_copied(scenario);
   setup.settings.blocking_wait = scenario.cluster.blocking_wait;
   setup.settings.kernels.attention_dropout = scenario.model_config.dropout > 0;

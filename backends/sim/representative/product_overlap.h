@@ -1,6 +1,6 @@
 #pragma once
 // Gathers and reductions of sequence parallelism beside the products next to them, cut into pieces
-// (FrameworkCosts::tensor_parallel_pieces).
+// (TensorParallelBeside).
 
 #include <algorithm>
 #include <vector>

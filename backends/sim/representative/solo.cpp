@@ -74,9 +74,7 @@ SoloBackend::SoloBackend(CollectivePrices& prices, const SoloSettings& settings,
       settings_(settings),
       peers_(peers),
       corrections_(prices.machine().profile().corrections),
-      overlap_(settings.overlaps_products
-                   ? framework_costs(settings.kernels.of).tensor_parallel_pieces
-                   : 1) {
+      overlap_(settings.tensor_parallel.pieces) {
   const Machine& machine = prices.machine();
   properties_.name = gpu_.name + " (modelled)";
   properties_.context_bytes =
@@ -323,8 +321,8 @@ void SoloBackend::collective(const Group& group, const std::string& name,
       item.clock == kComputeClock && std::strcmp(call.purpose, "sequence parallel") == 0;
   if (beside_products && call.kind == CollectiveKind::reduce_scatter)
     item.seconds -= overlap_.reduction(item.seconds);
-  if (settings_.overlaps_weight_gradients && phase_ == Phase::backward &&
-      item.clock == kComputeClock && std::strcmp(call.purpose, "tensor parallel") == 0)
+  if (settings_.tensor_parallel.sums && phase_ == Phase::backward && item.clock == kComputeClock &&
+      std::strcmp(call.purpose, "tensor parallel") == 0)
     item.seconds -= overlap_.beside_latest(item.seconds);
   item.ports = price.ports;
   if (moves_experts(call) && price.seconds > 0) {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/sim/cost/framework.h"
 #include "backends/sim/representative/collective_prices.h"
 #include "backends/sim/representative/items.h"
 #include "backends/sim/representative/product_overlap.h"
@@ -34,10 +35,7 @@ struct SoloSettings {
   /// Reference arithmetic of ops that count.
   std::function<Reference(const Op&)> references;
   double slowness = 1;  ///< factor on the time of kernels
-  /// Whether tensor-parallel communication is cut into pieces beside products.
-  bool overlaps_products = false;
-  /// Whether the backward's tensor-parallel all-reduces go on beside the gradients of weights.
-  bool overlaps_weight_gradients = false;
+  TensorParallelBeside tensor_parallel{};
   bool copies_gathered = false;  ///< as gathered_are_copied says of the scenario
   bool blocking_wait = false;    ///< the host waits for collectives on the compute stream
 };

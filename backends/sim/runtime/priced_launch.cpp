@@ -16,7 +16,8 @@ PricedLaunch LaunchPricer::price(const OpCall& call, Phase phase, std::vector<Pr
   for (const KernelWork& kernel : work_) {
     bytes += kernel.bytes;
     priced.flop += kernel.flop;
-    into.push_back({cost(kernel, gpu_, clock_in(phase, gpu_)).value, is_product(kernel.kind)});
+    into.push_back({cost(kernel, gpu_, clock_in(phase, gpu_)).value, is_product(kernel.kind),
+                    kernel.kind == KernelKind::gemm});
   }
   priced.bytes = static_cast<int64_t>(bytes);
   return priced;

@@ -14,6 +14,7 @@ namespace moetwin {
 struct PricedKernel {
   double seconds = 0;
   bool product = false;  ///< of a matrix product or attention
+  bool gemm = false;     ///< of a plain matrix product
 };
 
 struct PricedLaunch {

@@ -46,7 +46,8 @@ SimBackend::SimBackend(Simulation& simulation, int64_t rank)
     : simulation_(simulation),
       gpu_(simulation.machine().profile().gpu),
       properties_(sim_properties(simulation.machine(), simulation.settings(), rank)),
-      pricer_(gpu_, simulation.settings().kernels) {
+      pricer_(gpu_, simulation.settings().kernels),
+      beside_products_(simulation.settings().tensor_parallel) {
   const auto& slow = simulation.machine().profile().slow_ranks;
   if (const auto found = slow.find(rank); found != slow.end()) slowness_ = found->second;
   rate_changes_ = simulation.machine().changes_of_gpu(rank);
@@ -149,8 +150,16 @@ void SimBackend::push(int32_t stream, const QueueItem& item) {
   if (q.pending.size() == 1) advance(stream);
 }
 
+BesideProducts::Way SimBackend::way_of(int32_t stream, const Collective& c, Phase phase) const {
+  // Compute is the first stream that a program asks for.
+  return stream == 0 ? beside_products_.way_of(c.kind, c.purpose, phase)
+                     : BesideProducts::Way::none;
+}
+
 void SimBackend::resolve(StreamQueue& q, int32_t stream, const QueueItem& item) {
-  double end = std::max(q.end + item.seconds, item.host_bound), seconds = item.seconds;
+  double seconds = item.seconds;
+  if (item.gemm > 0 && stream == 0) seconds -= beside_products_.product(item.gemm);
+  double end = std::max(q.end + seconds, item.host_bound);
   if (!rate_changes_.empty()) {
     const double start = std::max(q.end, item.launched), slowness = slowness_at(start);
     end = start + (end - start) * slowness;
@@ -244,7 +253,8 @@ void SimBackend::advance(int32_t stream) {
         item.arrived = true;
         Collective& c = *item.collective;
         c.members[static_cast<size_t>(item.member)].arrived = true;
-        c.start = std::max({c.start, q.end, item.launched});
+        item.seconds = beside_products_.ahead(way_of(stream, c, item.phase));
+        c.start = std::max({c.start, q.end - item.seconds, item.launched});
         if (++c.arrived == static_cast<int64_t>(c.members.size()))
           simulation_.all_arrived(item.collective);
       }
@@ -270,10 +280,13 @@ void SimBackend::complete(int32_t stream, const Collective& collective) {
   StreamQueue& q = streams_[static_cast<size_t>(stream)];
   const QueueItem item = q.pending.front();
   q.pending.pop_front();
+  const double end = beside_products_.ended(way_of(stream, collective, item.phase), q.end,
+                                            collective.start, collective.end);
   if (collective.end > collective.start || detailed_) {
     Interval interval;
-    interval.start = collective.start;
-    interval.end = collective.end;
+    // What goes on beside a product of its own stream shows as the product.
+    interval.start = item.seconds > 0 ? std::max(collective.start, q.end) : collective.start;
+    interval.end = end;
     interval.activity = item.activity;
     interval.phase = item.phase;
     interval.stream = stream;
@@ -285,7 +298,7 @@ void SimBackend::complete(int32_t stream, const Collective& collective) {
   }
   note_traffic(collective, static_cast<size_t>(item.member));
   slow_down(stream, collective, static_cast<size_t>(item.member));
-  ended(q, collective.end);
+  ended(q, end);
   advance(stream);
 }
 

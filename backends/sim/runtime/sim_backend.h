@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/sim/runtime/beside_products.h"
 #include "backends/sim/runtime/priced_launch.h"
 #include "backends/sim/runtime/simulation.h"
 #include "backends/sim/runtime/stream_queue.h"
@@ -80,6 +81,8 @@ class SimBackend : public Backend {
   void advance(int32_t stream);
   void resolve_event(int64_t event, double time);
   void ended(StreamQueue& queue, double end);
+  /// How a collective on a stream goes on beside its products; none but on the compute stream.
+  BesideProducts::Way way_of(int32_t stream, const Collective& collective, Phase phase) const;
   /// What other streams' kernels lost beside a collective that has ended, now that it is known.
   void slow_down(int32_t stream, const Collective& collective, size_t member);
   void wait_for(int32_t stream, int64_t resolved);
@@ -125,6 +128,7 @@ class SimBackend : public Backend {
   bool waiting_empty_ = false;  ///< ... or until it is empty
   IntervalLog host_log_;
   LaunchPricer pricer_;
+  BesideProducts beside_products_;
   std::vector<PricedKernel> kernels_;
   struct TrafficCount {
     const GroupState* group;

@@ -46,6 +46,7 @@ QueueItem SimBackend::begin(const PricedLaunch& priced) {
     const double seconds = kernel.seconds * factor;
     item.seconds += seconds;
     if (kernel.product) products += seconds;
+    if (kernel.gemm) item.gemm += static_cast<float>(seconds);
     item.host_bound = std::max(item.host_bound, at) + seconds;
   }
   item.member = priced.kernels.empty() ? 0 : 1;
@@ -77,7 +78,7 @@ void SimBackend::phase(Phase phase, const char* label) {
 
 void SimBackend::copy_gathered(int64_t bytes) {
   const KernelWork work = copy_of_gathered(bytes, simulation_.settings().compute_dtype);
-  const PricedKernel kernel{cost(work, gpu_).value, false};
+  const PricedKernel kernel{cost(work, gpu_).value};
   PricedLaunch priced;
   priced.name = "copy";
   priced.bytes = 2 * bytes;

@@ -10,6 +10,7 @@
 
 #include "backends/sim/cluster.h"
 #include "backends/sim/cost/corrections.h"
+#include "backends/sim/cost/framework.h"
 #include "backends/sim/runtime/actors.h"
 #include "backends/sim/runtime/rendezvous.h"
 #include "backends/sim/runtime/task_graph.h"
@@ -27,7 +28,8 @@ class Simulation {
     KernelChoice kernels;
     NcclChoice choice;
     Fidelity fidelity = Fidelity::fluid;
-    int64_t stages = 1;             ///< of the pipeline
+    int64_t stages = 1;  ///< of the pipeline
+    TensorParallelBeside tensor_parallel{};
     bool copies_gathered = false;   ///< as gathered_are_copied says of the scenario
     double stage_pass_seconds = 0;  ///< host time of a pass where there are stages
     bool blocking_wait = false;     ///< the host waits for collectives on the compute stream

@@ -25,8 +25,9 @@ struct QueueItem {
   bool arrived = false;  ///< collective: this member has been counted
   float products = 0;    ///< work: share of `seconds` that is of matrix products and attention
   int32_t member = 0;    ///< collective: which one this is; work: 1 if it has kernels
+  float gemm = 0;        ///< work: seconds of matrix products alone
   double launched = 0;   ///< host clock when the first kernel was launched
-  double seconds = 0;    ///< work: sum over its kernels
+  double seconds = 0;    ///< work: sum over its kernels; collective: that it may begin ahead
   union {
     double host_bound = 0;   ///< work: when it would end on an idle stream
     Collective* collective;  ///< kept by Rendezvous until it has ended

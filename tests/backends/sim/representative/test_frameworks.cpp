@@ -63,6 +63,33 @@ TEST_CASE("fluid: a pass that gave way to another micro-batch goes on without wa
   CHECK(simulate(s).seconds < 0.97 * plain);
 }
 
+TEST_CASE("fluid: tensor-parallel communication goes on beside products as in estimates") {
+  for (const char* kernels : {"megatron-core", "megatron-2022"}) {
+    Scenario s = small(kernels);
+    DistributedConfig& d = s.distributed_config;
+    d.world_size = 8;
+    d.tensor_parallel_size = 4;
+    d.data_parallel_size = 2;
+    d.sequence_parallel = std::string(kernels) == "megatron-core";
+    s.model_config.hidden_size = 4096;
+    s.model_config.sequence_length = 2048;
+    s.model_config.moe_layer_config.num_experts = 0;
+    s.training_config.global_batch_size = 4;
+    const double beside = simulate(s).seconds;
+    INFO(kernels);
+    CHECK(beside == Approx(estimated(s)).epsilon(0.01));
+    // The same kernels with nothing beside them.
+    s.cluster.kernels = std::string(kernels) == "megatron-core" ? "torch-compile" : "megatron-2021";
+    CHECK(beside < 0.97 * simulate(s).seconds);
+    // With experts, every one over all of a TP group.
+    s.cluster.kernels = kernels;
+    s.model_config.moe_layer_config.num_experts = 8;
+    d.expert_parallel_size = 2;
+    d.data_parallel_size = 1;
+    CHECK(simulate(s).seconds == Approx(estimated(s)).epsilon(0.03));
+  }
+}
+
 TEST_CASE("representative: gathered parameters are copied on the fluid network too") {
   Scenario s = small("torch-fsdp");
   s.distributed_config.world_size = s.distributed_config.data_parallel_size = 8;
