@@ -247,8 +247,17 @@ bool read_grouped(const PublishedRow& row, const Sizes& s, KernelRow& out) {
     out.reason = "rows of each group are not stated";
     return true;
   }
-  out.kernels = row.mentions("impl", "cuBLAS loop") ? "megatron-2021" : "megatron-core";
-  out.calls = [=](Allocator& memory) { return grouped(memory, s, groups, rows); };
+  out.kernels = "megatron-core";
+  if (row.mentions("impl", "cuBLAS loop")) {  // of a C++ library
+    out.kernels = "moetwin";
+    Sizes each = s;
+    each.m = rows / groups;
+    out.calls = [=](Allocator& memory) {
+      return Calls(static_cast<size_t>(groups), product(memory, each).front());
+    };
+  } else {
+    out.calls = [=](Allocator& memory) { return grouped(memory, s, groups, rows); };
+  }
   if (const auto rate = row.number("tflops"))
     out.seconds = 2.0 * static_cast<double>(rows) * static_cast<double>(s.n) *
                   static_cast<double>(s.k) / (*rate * 1e12);

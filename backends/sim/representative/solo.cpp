@@ -179,8 +179,8 @@ void SoloBackend::launch(const OpCall& call, Stream stream) {
   Item item;
   item.clock = clock(stream);
   item.phase = phase_;
-  item.launched = overhead;
   item.host = host_time_beside(costs, call).value;
+  item.launched = item.host + overhead;
   for (const KernelWork& kernel : kernels_) {
     item.host += overhead;
     double seconds = cost(kernel, gpu_, clock_in(phase_, gpu_)).value * factor;

@@ -36,7 +36,7 @@ QueueItem SimBackend::begin(const PricedLaunch& priced) {
   item.name = priced.name;
   item.phase = phase_;
   item.order = ++order_;
-  item.launched = host_ + overhead;
+  item.launched = host_ + priced.host_seconds + overhead;
   item.bytes = priced.bytes;
   double products = 0;
   double at = host_ + priced.host_seconds;
