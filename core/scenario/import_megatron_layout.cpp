@@ -14,6 +14,7 @@ class Layout {
   Layout(MegatronArguments& in, ScenarioDraft& draft) : in_(in), draft_(draft) {}
 
   void sizes(int64_t spread_experts);
+  void context(int64_t cp);
   void stages();
   void sharding();
   void overlap();
@@ -53,7 +54,7 @@ void Layout::sizes(int64_t spread_experts) {
   put("expert_parallel_size", ep);
   put("tensor_parallel_size", tp);
   put("pipeline_parallel_size", pp_);
-  if (cp > 1) put("context_parallel_size", cp);
+  if (cp > 1) context(cp);
   if (etp != tp) {
     put("expert_tensor_parallel_size", etp);
     draft_.set(kDistributed + "parallel_folding", true);
@@ -61,6 +62,18 @@ void Layout::sizes(int64_t spread_experts) {
   }
   // Megatron turns it off without TP.
   if (in_.flag("sequence-parallel") && tp > 1) draft_.set(kDistributed + "sequence_parallel", true);
+}
+
+void Layout::context(int64_t cp) {
+  put("context_parallel_size", cp);
+  draft_.set("training_config.numerics", "none");
+  draft_.note("numerics none: context parallelism is modelled, its attention is not computed");
+  const auto type = in_.text("cp-comm-type");
+  if (!type) return;
+  if (*type == "p2p" || *type == "all_gather" || *type == "a2a")
+    draft_.set(kDistributed + "context_parallel_exchange", *type);
+  else
+    in_.leave("cp-comm-type", "legal: p2p, all_gather, a2a, one for all layers");
 }
 
 void Layout::stages() {

@@ -227,6 +227,28 @@ torchrun --nproc-per-node 8 --nnodes 4 pretrain_gpt.py "${ARGS[@]}"
   CHECK_THAT(joined(result.notes), Contains("0.01 x 12 MoE layers"));
 }
 
+TEST_CASE("Megatron-Core's context parallelism: ranks of the dense grid, numerics off") {
+  const std::string model =
+      "--num-layers 4 --hidden-size 1024 --num-attention-heads 16 --seq-length 8192 "
+      "--vocab-size 1024 --micro-batch-size 1 --global-batch-size 16 --bf16 --mock-data "
+      "--world-size 16 --tensor-model-parallel-size 2 --context-parallel-size 4 ";
+  const ImportedScenario ring = imported(model + "--cp-comm-type all_gather");
+  const Scenario s = scenario(ring);
+  CHECK(s.distributed_config.context_parallel_size == 4);
+  CHECK(s.distributed_config.context_parallel_exchange == "all_gather");
+  CHECK(s.training_config.numerics == "none");
+  CHECK_THAT(joined(ring.left_out), !Contains("cp-comm-type"));
+  // Experts out of all 16 ranks, two of which have sequences of their own.
+  const Scenario folded =
+      scenario(imported(model + "--num-experts 8 --expert-model-parallel-size 8 "
+                                "--expert-tensor-parallel-size 1"));
+  CHECK(folded.distributed_config.dense_data_parallel_size == 2);
+  CHECK(folded.distributed_config.data_parallel_size == 2);
+  CHECK(folded.distributed_config.context_parallel_exchange == "p2p");
+  CHECK_THAT(joined(imported(model + "--cp-comm-type a2a+p2p").left_out),
+             Contains("--cp-comm-type") && Contains("legal: p2p, all_gather, a2a"));
+}
+
 TEST_CASE("Megatron-Core's layouts: stages, virtual stages, sequence parallel, sharding") {
   const std::string model =
       "--num-layers 24 --hidden-size 1024 --num-attention-heads 16 --seq-length 2048 "
