@@ -233,10 +233,13 @@ std::string difference_text(const PlanFigures& best, const PlanFigures& other) {
 
 std::string plan_text(const PlanContext& context, const PlanSearch& search) {
   const TrainingConfig& t = context.scenario->training_config;
-  std::string text = fmt::format(
-      "Plan for {}: {}; {} sequences of {} tokens a step\n{}\n", context.scenario->name,
-      context.cluster, count_text(t.global_batch_size),
-      count_text(context.scenario->model_config.sequence_length), searched_text(search));
+  const int64_t cp = context.scenario->distributed_config.context_parallel_size;
+  std::string text =
+      fmt::format("Plan for {}: {}; {} sequences of {} tokens a step{}\n{}\n",
+                  context.scenario->name, context.cluster, count_text(t.global_batch_size),
+                  count_text(context.scenario->model_config.sequence_length),
+                  cp > 1 ? fmt::format(", each over {} ranks (CP, which DP x EP counts)", cp) : "",
+                  searched_text(search));
   text += table_of(search.fitting, context.shown);
   text += "\n" + reason_text(context, search);
   const std::vector<PlanResult> front = pareto_front(search.fitting, context.machine.ample_bytes());
