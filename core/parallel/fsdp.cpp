@@ -11,8 +11,9 @@ bool of_experts(const FlatGroup& group) { return group.reduction() == GroupKind:
 }  // namespace
 
 Fsdp::Fsdp(Context& context, const Grid& grid, const DistributedConfig& config,
-           std::vector<FlatGroup>& groups)
-    : reshard_after_forward_(sharding_of(config).reshard_after_forward),
+           std::vector<FlatGroup>& groups, GradientReducer* reducer)
+    : reducer_(reducer),
+      reshard_after_forward_(sharding_of(config).reshard_after_forward),
       forward_prefetch_(config.fsdp.forward_prefetch),
       overlap_(config.comm_optimization.gradient_reduction_overlap),
       prefetch_before_(config.fsdp.backward_prefetch == "BACKWARD_PRE"),
@@ -111,6 +112,7 @@ void Fsdp::return_oldest(Context& context) {
 }
 
 void Fsdp::before_forward(Context& context, int64_t block) {
+  if (reducer_) reducer_->before_forward(context, block);
   gather(context, block, false);
   if (forward_prefetch_) gather(context, block + 1, true);
   Unit* now = unit(block);

@@ -16,14 +16,16 @@
 #include "core/nn/unit_hooks.h"
 #include "core/parallel/communicators.h"
 #include "core/parallel/flat_parameters.h"
+#include "core/parallel/gradient_reducer.h"
 
 namespace moetwin {
 
 class Fsdp : public UnitHooks {
  public:
   /// Takes care of the groups that shard everything; the others are as if it were not there.
+  /// `reducer`: whose gathered parameters blocks wait for; null: nobody's.
   Fsdp(Context& context, const Grid& grid, const DistributedConfig& config,
-       std::vector<FlatGroup>& groups);
+       std::vector<FlatGroup>& groups, GradientReducer* reducer = nullptr);
 
   void before_forward(Context& context, int64_t block) override;
   void before_experts(Context& context, int64_t block) override;
@@ -73,6 +75,7 @@ class Fsdp : public UnitHooks {
   void reduce_part(Context& context, Part& part);
   static void attach(const Unit& unit, bool there);
 
+  GradientReducer* reducer_;
   bool reshard_after_forward_, forward_prefetch_, overlap_;
   bool prefetch_before_ = false, prefetch_after_ = false;  ///< in the backward
   int64_t limit_;

@@ -1,12 +1,19 @@
 #include "core/parallel/gradient_reducer.h"
 
+#include <algorithm>
+#include <optional>
+
 #include "core/ops/elementwise.h"
 
 namespace moetwin {
 
 GradientReducer::GradientReducer(std::vector<FlatGroup>& groups, const Communicators& communicators,
-                                 bool overlap)
-    : groups_(groups), communicators_(communicators), overlap_(overlap), next_(groups.size(), 0) {}
+                                 bool overlap, bool beside_forward)
+    : groups_(groups),
+      communicators_(communicators),
+      overlap_(overlap),
+      beside_forward_(beside_forward),
+      next_(groups.size(), 0) {}
 
 void GradientReducer::reduce(Context& context, FlatGroup& group, const FlatBucket& bucket) {
   Communicator* communicator = communicators_.reduction(group.reduction());
@@ -61,18 +68,39 @@ void GradientReducer::sum_tied(Context& context) {
 }
 
 void GradientReducer::gather_parameters(Context& context) {
-  bool any = false;
+  struct Gather {
+    FlatGroup* group;
+    const FlatBucket* bucket;
+    Communicator* communicator;
+  };
+  std::vector<Gather> gathers;
   for (FlatGroup& group : groups_) {
     Communicator* communicator = communicators_.reduction(group.reduction());
     if (!group.sharded() || group.shards_everything() || !communicator) continue;
-    if (!any) context.order(context.streams.compute, context.streams.reduction);
-    any = true;
     for (const FlatBucket& bucket : group.buckets())
-      communicator->all_gather(group.value(group.own_begin(bucket), group.own_count(bucket)),
-                               group.value(bucket.begin, bucket.count), context.streams.reduction,
-                               "parameters");
+      gathers.push_back({&group, &bucket, communicator});
   }
-  if (any) context.order(context.streams.reduction, context.streams.compute);
+  if (gathers.empty()) return;
+  // What the forward reads first.
+  if (beside_forward_)
+    std::stable_sort(gathers.begin(), gathers.end(), [](const Gather& a, const Gather& b) {
+      return a.bucket->lowest_block < b.bucket->lowest_block;
+    });
+  const Stream stream = context.streams.reduction;
+  context.order(context.streams.compute, stream);
+  for (const auto& [group, bucket, communicator] : gathers) {
+    communicator->all_gather(group->value(group->own_begin(*bucket), group->own_count(*bucket)),
+                             group->value(bucket->begin, bucket->count), stream, "parameters");
+    if (beside_forward_) gathered_.push_back({bucket->lowest_block, context.device.record(stream)});
+  }
+  if (!beside_forward_) context.order(stream, context.streams.compute);
+}
+
+void GradientReducer::before_forward(Context& context, int64_t block) {
+  std::optional<Event> last;
+  for (; !gathered_.empty() && gathered_.front().lowest_block <= block; gathered_.pop_front())
+    last = gathered_.front().done;
+  if (last) context.device.wait(context.streams.compute, *last);
 }
 
 void GradientReducer::weights_changed(Context& context) {

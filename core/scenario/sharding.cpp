@@ -34,4 +34,9 @@ const Sharding& sharding_of(const DistributedConfig& config) {
   return *found;
 }
 
+bool gathers_beside_forward(const Scenario& scenario) {
+  return scenario.cluster.kernels == "megatron-core" &&
+         sharding_of(scenario.distributed_config).shard == Shard::optimizer;
+}
+
 }  // namespace moetwin

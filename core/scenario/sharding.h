@@ -29,5 +29,8 @@ const std::vector<Sharding>& sharding_strategies();
 std::vector<std::string> sharding_names();
 /// By fsdp.sharding_strategy, or else by zero_stage.
 const Sharding& sharding_of(const DistributedConfig& config);
+/// Whether gathers of parameters after a step go on beside the next one's first forward, as where
+/// Megatron-Core is modelled (--overlap-param-gather, which its published runs have).
+bool gathers_beside_forward(const Scenario& scenario);
 
 }  // namespace moetwin

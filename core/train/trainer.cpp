@@ -8,6 +8,7 @@
 #include "core/base/error.h"
 #include "core/ops/elementwise.h"
 #include "core/record/profile_schedule.h"
+#include "core/scenario/sharding.h"
 
 namespace moetwin {
 
@@ -45,8 +46,9 @@ Trainer::Trainer(Backend& device, const Scenario& scenario, const Grid& grid,
                                scenario.training_config.optimizer == "adamw")),
       moves_(context_, scenario, grid, communicators_, groups_, model_),
       reducer_(groups_, communicators_,
-               scenario.distributed_config.comm_optimization.gradient_reduction_overlap),
-      fsdp_(context_, grid, scenario.distributed_config, groups_),
+               scenario.distributed_config.comm_optimization.gradient_reduction_overlap,
+               gathers_beside_forward(scenario) && scenario.training_config.numerics == "none"),
+      fsdp_(context_, grid, scenario.distributed_config, groups_, &reducer_),
       optimizer_(scenario.training_config, groups_, communicators_.world.get(),
                  static_cast<double>(batches_.nominal_tokens())),
       scaler_(scenario.training_config.loss_scaling, context_.dtype),

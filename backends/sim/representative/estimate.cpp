@@ -253,7 +253,7 @@ Estimate Estimator::estimate(const Scenario& scenario, const EstimateOptions& op
   double longest = 0;
   for (const StepParts& of_stage : once) longest = std::max(longest, of_stage.total());
   const double gained =
-      scenario.cluster.kernels == "megatron-core" ? gained_beside_forward(step, in.profile.gpu) : 0;
+      gathers_beside_forward(scenario) ? gained_beside_forward(step, in.profile.gpu) : 0;
   estimate.step_seconds = result.seconds + longest - gained;
   const double sequences = static_cast<double>(training.global_batch_size);
   estimate.samples_per_second = sequences / estimate.step_seconds;

@@ -90,6 +90,24 @@ TEST_CASE("fluid: tensor-parallel communication goes on beside products as in es
   }
 }
 
+TEST_CASE("fluid: gathers of parameters go on beside the next forward as in estimates") {
+  Scenario s = small("megatron-core");
+  DistributedConfig& d = s.distributed_config;
+  d.world_size = d.data_parallel_size = 8;
+  d.zero_stage = 1;
+  s.model_config.hidden_size = 4096;
+  s.model_config.sequence_length = 2048;
+  s.model_config.moe_layer_config.num_experts = 0;
+  s.training_config.global_batch_size = 8;
+  s.training_config.steps = 3;  // the second waits for the gathers of the first
+  const double beside = simulate(s).seconds;
+  CHECK(beside == Approx(estimated(s)).epsilon(0.05));
+  s.cluster.kernels = "torch-compile";
+  const double waiting = simulate(s).seconds;
+  CHECK(beside < 0.97 * waiting);
+  CHECK(waiting == Approx(estimated(s)).epsilon(0.03));
+}
+
 TEST_CASE("representative: gathered parameters are copied on the fluid network too") {
   Scenario s = small("torch-fsdp");
   s.distributed_config.world_size = s.distributed_config.data_parallel_size = 8;
