@@ -25,6 +25,7 @@
 #include "cli/verbs.h"
 #include "core/base/error.h"
 #include "core/base/units.h"
+#include "core/moe/rebalancing/policy.h"
 #include "core/ops/isa.h"
 #include "core/record/json_text.h"
 #include "core/record/output_file.h"
@@ -68,6 +69,12 @@ void confirm(PlanSearch& search, const Scenario& scenario, size_t count) {
     s.cluster.fidelity = "fluid";
     s.training_config.steps = 2;
     s.training_config.warmup_steps_excluded = 1;
+    // Those of an interval of rebalancing would take long.
+    if (!by_interval(s.rebalancing)) {
+      const std::vector<int64_t> steps = steps_looked_at(scenario);
+      s.training_config.steps = std::max<int64_t>(2, steps.back());
+      s.training_config.warmup_steps_excluded = std::max<int64_t>(1, steps.front() - 1);
+    }
     s.memory.on_exceed = "report";
     const Report report = run_steps(s, [](const Scenario& one) {
       SimOptions sim;

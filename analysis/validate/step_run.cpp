@@ -7,8 +7,10 @@
 #include <utility>
 #include <vector>
 
+#include "core/moe/routing_trace.h"
 #include "core/record/recorder.h"
 #include "core/scenario/sharding.h"
+#include "core/scenario/sizes.h"
 #include "core/train/train.h"
 
 namespace moetwin {
@@ -24,6 +26,7 @@ Report run_steps(const Scenario& scenario, const MakeCluster& make) {
   Recorder recorder(scenario, grid, info);
   TrainerServices services;
   services.recorder = &recorder;
+  services.trace = load_trace(scenario);
   cluster->run([&](Backend& device) { train_rank(device, scenario, grid, services); });
   return recorder.finish({});
 }
@@ -31,9 +34,8 @@ Report run_steps(const Scenario& scenario, const MakeCluster& make) {
 namespace {
 
 int64_t micro_batches(const Scenario& s) {
-  const DistributedConfig& d = s.distributed_config;
-  const int64_t dp = d.world_size / (d.tensor_parallel_size * d.pipeline_parallel_size);
-  return s.training_config.global_batch_size / (dp * s.training_config.micro_batch_size);
+  const int64_t ranks = parallel_sizes(s.distributed_config, 0).batch_ranks();
+  return s.training_config.global_batch_size / (ranks * s.training_config.micro_batch_size);
 }
 
 }  // namespace

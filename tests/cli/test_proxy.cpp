@@ -44,6 +44,14 @@ double share(const LayerSeries& layer, size_t step, size_t expert) {
   return layer.load[step * 4 + expert] / sum;
 }
 
+/// The first number of that key in a text of JSON.
+double figure_of(const std::string& text, const std::string& key) {
+  const std::string member = "\"" + key + "\"";
+  const size_t at = text.find(member);
+  REQUIRE(at != std::string::npos);
+  return std::stod(text.substr(text.find(':', at) + 1));
+}
+
 TEST_CASE("a proxy is trained once, and the large run routes as it did") {
   const Folder folder("proxy");
   folder.write("small.json", kSmall);
@@ -76,6 +84,34 @@ TEST_CASE("a proxy is trained once, and the large run routes as it did") {
   std::filesystem::remove_all("sweep");
   CHECK(run(words).code == 0);
   CHECK(std::filesystem::last_write_time(proxy + "/report.json") == trained);
+}
+
+TEST_CASE("a plan of a run whose routing changes is of the steps that the run measures") {
+  const Folder folder("proxy-plan");
+  folder.write("small.json", kSmall);
+  folder.write("large.json", kLarge);
+  const InFolder here(folder.file("."));
+  REQUIRE(
+      run({"sweep", "large.json", "--over", "training_config.steps=6", "--out", "sweep"}).code ==
+      0);
+  const double median =
+      figure_of(folder.read("sweep/points/0000/report.json"), "step_seconds_median");
+  std::vector<std::string> plan{"plan", "large.json", "--json", "--confirm", "1"};
+  for (const char* held :
+       {"distributed_config.expert_parallel_size=4", "distributed_config.tensor_parallel_size=1",
+        "distributed_config.pipeline_parallel_size=1",
+        "distributed_config.fsdp.sharding_strategy=NO_SHARD", "training_config.micro_batch_size=1",
+        "distributed_config.comm_optimization.all_to_all_overlap=false",
+        "training_config.recompute=none"}) {
+    plan.push_back("--over");
+    plan.push_back(held);
+  }
+  const Ran planned = run(plan);
+  INFO(planned.err);
+  REQUIRE(planned.code == 0);
+  const std::string ranking = planned.out.substr(planned.out.find("\"ranking\""));
+  CHECK(figure_of(ranking, "fluid_step_seconds") == Approx(median).epsilon(1e-6));
+  CHECK(figure_of(ranking, "step_seconds") == Approx(median).epsilon(0.03));
 }
 
 }  // namespace
