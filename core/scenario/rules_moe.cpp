@@ -5,6 +5,7 @@
 
 #include "core/base/units.h"
 #include "core/scenario/rule_list.h"
+#include "core/scenario/sizes.h"
 
 namespace moetwin {
 namespace {
@@ -58,7 +59,8 @@ std::string capacity_fault(const Scenario& s, const Problems&) {
   const ModelConfig& m = s.model_config;
   const MoeLayerConfig& moe = m.moe_layer_config;
   if (!moe.capacity_factor || moe.num_experts == 0) return "";
-  const double tokens = double(s.training_config.micro_batch_size) * double(m.sequence_length);
+  const double tokens =
+      double(s.training_config.micro_batch_size) * double(local_sequence_length(s));
   const double experts = double(moe.num_experts), k = double(moe.top_k);
   const double capacity = std::ceil(*moe.capacity_factor * tokens * k / experts);
   const double bytes = experts * capacity * double(m.hidden_size) * 4;
@@ -78,14 +80,16 @@ std::string assignments_fault(const Scenario& s, const Problems&) {
   const MoeLayerConfig& moe = s.model_config.moe_layer_config;
   const TrainingConfig& t = s.training_config;
   if (s.model_config.num_moe_layers() == 0) return "";
-  const int64_t a_sequence = s.model_config.sequence_length * moe.top_k;
+  const int64_t cp = s.distributed_config.context_parallel_size;
+  const int64_t a_sequence = local_sequence_length(s) * moe.top_k;
   constexpr int64_t kMost = (int64_t{1} << 31) - 1;
   if (t.micro_batch_size <= kMost / a_sequence) return "";
   return fmt::format(
-      "micro_batch_size {} x sequence_length {} x top_k {} = {:.0f} assignments of one "
+      "micro_batch_size {} x sequence_length {}{} x top_k {} = {:.0f} assignments of one "
       "micro-batch, "
       "at most {} can be numbered; legal micro_batch_size: 1 to {}",
-      t.micro_batch_size, s.model_config.sequence_length, moe.top_k,
+      t.micro_batch_size, s.model_config.sequence_length,
+      cp > 1 ? fmt::format(" / context_parallel_size {}", cp) : "", moe.top_k,
       double(t.micro_batch_size) * double(a_sequence), kMost, kMost / a_sequence);
 }
 

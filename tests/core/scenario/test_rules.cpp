@@ -128,6 +128,22 @@ TEST_CASE("group-limited routing leaves enough experts") {
   CHECK(with(4, 2, 3) == "accepted");
 }
 
+TEST_CASE("what a rank has of a sequence counts, not all of it") {
+  // 2^20 sequences of 2048 tokens, two experts each: 2^32 assignments; of a quarter of them 2^30.
+  const auto with = [](int64_t cp) {
+    return refusal(
+        R"({"distributed_config": {"world_size": 4, "data_parallel_size": 4}})",
+        {"distributed_config.context_parallel_size=" + std::to_string(cp),
+         "model_config.sequence_length=2048", "model_config.moe_layer_config.num_experts=8",
+         "model_config.moe_layer_config.top_k=2", "training_config.micro_batch_size=1048576",
+         "training_config.numerics=none"});
+  };
+  CHECK_THAT(with(1), Contains("4294967296 assignments"));
+  CHECK_THAT(with(2), Contains("sequence_length 2048 / context_parallel_size 2 x top_k 2 = "
+                               "2147483648 assignments"));
+  CHECK(with(4) == "accepted");
+}
+
 TEST_CASE("context parallelism needs equal chunks, and numerics off", "[P004]") {
   const auto with = [](int64_t cp, const std::string& exchange, int64_t sequence,
                        const std::string& numerics) {
