@@ -13,10 +13,10 @@
 namespace moetwin {
 
 std::vector<int64_t> steps_looked_at(const Scenario& s) {
-  constexpr int64_t kMost = 8;
+  constexpr int64_t kMost = 8;  // also before them: a longer warm-up need not be simulated
   int64_t first = by_interval(s.rebalancing) ? s.rebalancing.interval_steps + 1 : 1;
   if (!varies_by_step(scripted_source(s))) return {first};
-  first = std::max(first, s.training_config.warmup_steps_excluded + 1);
+  first = std::max(first, std::min(s.training_config.warmup_steps_excluded, kMost) + 1);
   const int64_t count = std::clamp<int64_t>(s.training_config.steps - first + 1, 1, kMost);
   std::vector<int64_t> steps(static_cast<size_t>(count));
   std::iota(steps.begin(), steps.end(), first);

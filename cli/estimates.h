@@ -14,7 +14,8 @@ namespace moetwin {
 /// changes from step to step, of the middle one of the first eight that a run measures, with the
 /// memory of the fullest.
 EstimateStep estimates(const ClusterProfile& profile);
-/// The steps of a run that an estimate looks at, in a row.
+/// The steps of a run that an estimate looks at, in a row: behind its warm-up, of which eight steps
+/// count at most.
 std::vector<int64_t> steps_looked_at(const Scenario& scenario);
 
 }  // namespace moetwin
